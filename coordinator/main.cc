@@ -11,8 +11,8 @@
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/job_options.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/rank_zero.h"
-#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
 
 namespace stagecoach {

@@ -3,14 +3,20 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -18,14 +24,100 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/clock.h"
-#include "common/base/host_limits.h"
+#include "common/base/host_info.h"
+#include "common/base/log.h"
 #include "common/base/private_dir.h"
+#include "common/net/addresses.h"
+#include "common/net/tcp_trial.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
 #include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
+namespace {
+
+constexpr size_t kMostTrials = 256;  // at a time, of one front
+
+// A front's connection, and what it has ordered.
+struct Control {
+  struct Ordered {
+    int id;
+    std::unique_ptr<TcpTrial> trial;
+  };
+  explicit Control(int socket) : channel(socket) {}
+
+  // False once the front has gone.
+  bool Advance() {
+    if (!channel.Receive()) return false;
+    while (const std::optional<std::string> message = channel.Next()) {
+      pb::TrialOrder order;
+      if (!order.ParseFromString(*message) || trials.size() >= kMostTrials) return false;
+      trials.push_back(
+          {order.id(), std::make_unique<TcpTrial>(order.address(), order.port(), order.token(), TrialKind::kTrial)});
+    }
+    for (const Ordered& ordered : trials) {
+      ordered.trial->Advance();
+      if (!ordered.trial->ended()) continue;
+      pb::TrialOutcome outcome;
+      outcome.set_id(ordered.id);
+      outcome.set_step(static_cast<int>(ordered.trial->step()));
+      outcome.set_error(ordered.trial->error());
+      if (!channel.Send(outcome.SerializeAsString())) return false;
+    }
+    std::erase_if(trials, [](const Ordered& ordered) { return ordered.trial->ended(); });
+    return true;
+  }
+
+  MessageChannel channel;
+  std::vector<Ordered> trials;
+};
+
+}  // namespace
+
+NetworkAgent::NetworkAgent(absl::Duration awaits) : awaits_(awaits) {
+  absl::StatusOr<std::unique_ptr<TrialServer>> server = TrialServer::Listen();
+  if (server.ok()) {
+    server_ = *std::move(server);
+  } else {
+    LogError(server.status().message());
+  }
+}
+
+void NetworkAgent::Announce(pb::HostReport* report) const {
+  for (pb::HostAddress& address : OwnAddresses()) *report->add_addresses() = std::move(address);
+  if (server_ == nullptr) return;
+  report->set_trial_port(server_->port());
+  report->set_trial_token(server_->token());
+}
+
+void NetworkAgent::Serve() {
+  if (server_ == nullptr) return;
+  const int64_t begin_us = MonotonicUs();
+  std::vector<std::unique_ptr<Control>> controls;
+  bool had_control = false;
+  while (true) {
+    const absl::Duration served = absl::Microseconds(MonotonicUs() - begin_us);
+    if (served >= kLongestService || (!had_control && served >= awaits_)) return;
+    std::vector<pollfd> waits = {{STDOUT_FILENO, 0, 0}};
+    server_->AddWaits(&waits);
+    for (const auto& control : controls) {
+      control->channel.AddWaits(&waits);
+      for (const Control::Ordered& ordered : control->trials) ordered.trial->AddWaits(&waits);
+    }
+    poll(waits.data(), waits.size(), 100);
+    if ((waits.front().revents & (POLLERR | POLLHUP)) != 0) return;
+    server_->Advance();
+    while (const std::optional<int> socket = server_->TakeControl()) {
+      controls.push_back(std::make_unique<Control>(*socket));
+      had_control = true;
+    }
+    std::erase_if(controls, [](const std::unique_ptr<Control>& control) { return !control->Advance(); });
+    if (controls.empty() && (had_control || server_->LostControls())) return;
+  }
+}
+
 namespace {
 
 // Those that a front that gives up the host would wait for at most.
@@ -190,6 +282,42 @@ absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments
   if (CanRead(model)) report.mutable_hello()->set_model_path(model);
   if (network != nullptr && network->has_value()) (*network)->Announce(&report);
   return EncodeHostReport(report);
+}
+
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kCannotExec = 127;
+constexpr absl::Duration kRanksEnd = absl::Seconds(20);
+
+[[noreturn]] void Exec(std::vector<std::string>* command) {
+  std::vector<char*> words;
+  for (std::string& word : *command) words.push_back(word.data());
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  LogError(absl::StrCat("cannot run '", words[0], "': ", std::strerror(errno)));
+  _exit(kCannotExec);
+}
+
+}  // namespace
+
+int GuardHost(std::vector<std::string> arguments) {
+  if (arguments.size() < 2 || !IsPrivateName(arguments[0])) {
+    LogError("expected the name of a launch, such as stagecoach.AbC123, and a command");
+    return kExitUsage;
+  }
+  const std::string name = arguments[0];
+  arguments.erase(arguments.begin());
+  const pid_t command = fork();
+  if (command == 0) Exec(&arguments);
+  int status = 0, code = kCannotExec;
+  if (command > 0) {
+    while (waitpid(command, &status, 0) < 0 && errno == EINTR) {
+    }
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  ClearHost({name}, kRanksEnd);
+  return code;
 }
 
 }  // namespace stagecoach

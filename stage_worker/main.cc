@@ -22,7 +22,6 @@
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
 #include "stage_worker/check/self_check.h"
-#include "stage_worker/host_guard.h"
 #include "stage_worker/host_report.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"

@@ -15,7 +15,7 @@
 #include "common/step/sampling_limits.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
-#include "stage_worker/stream/streamed_model.h"
+#include "stage_worker/stream/weight_stream.h"
 
 namespace stagecoach {
 namespace {

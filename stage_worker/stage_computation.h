@@ -15,7 +15,6 @@
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
-#include "proto/telemetry.pb.h"
 #include "stage_worker/model/stage_model.h"
 #include "stage_worker/stream/weight_stream.h"
 

@@ -34,10 +34,29 @@ absl::Status Guarded(const Work& work) {
 
 }  // namespace
 
+absl::Status ReportFailure(const JobEpoch& job, int stage, const absl::Status& failure, FramePool* pool,
+                           Endpoint* endpoint) {
+  constexpr int64_t kDeadlineUs = 2000000;
+  pb::StageFailure report;
+  report.set_stage(stage);
+  report.set_code(static_cast<int>(failure.code()));
+  report.set_message(
+      absl::StrCat(StageName(stage, HostName()), ": ", failure.message().substr(0, kMaxTelemetryFrameBytes / 4)));
+  std::shared_ptr<FrameBuffer> buffer = pool->Acquire();
+  RETURN_IF_ERROR(EncodeControl(job, report, buffer.get()));
+  RETURN_IF_ERROR(endpoint->Send(Channel::kTelemetry, kCoordinatorRank, std::move(buffer)));
+  const int64_t deadline_us = MonotonicUs() + kDeadlineUs;
+  WaitLadder ladder;
+  while (endpoint->SendsPending() && MonotonicUs() < deadline_us) {
+    RETURN_IF_ERROR(endpoint->Poll().status());
+    ladder.Wait();
+  }
+  return absl::OkStatus();
+}
+
 StageLoop::StageLoop(Endpoint* endpoint, const pb::StageAssignment& assignment, std::function<int64_t()> now_us)
     : endpoint_(endpoint),
       assignment_(assignment),
-      name_(StageName(assignment.stage(), HostName())),
       now_us_(std::move(now_us)),
       stream_(assignment.weights() == pb::WEIGHT_SOURCE_STREAM
                   ? std::make_unique<WeightStream>(EpochOf(assignment), [this] { ladder_.Wake(); })
@@ -59,7 +78,9 @@ absl::Status StageLoop::Run() {
   computing.join();
   const absl::Status failure = compute_status_.ok() ? communicated : compute_status_;
   if (failure.ok()) return failure;
-  if (absl::Status reported = Report(failure); !reported.ok()) LogError(reported.message());
+  const absl::Status reported =
+      ReportFailure(EpochOf(assignment_), assignment_.stage(), failure, &control_pool_, endpoint_);
+  if (!reported.ok()) LogError(reported.message());
   return failure;
 }
 
@@ -218,22 +239,6 @@ absl::Status StageLoop::SendHeartbeat() {
   heartbeat.set_bytes_sent(counters.bytes_sent);
   heartbeat.set_wait_us(wait_us_);
   return SendToCoordinator(heartbeat);
-}
-
-absl::Status StageLoop::Report(const absl::Status& failure) {
-  constexpr int64_t kDeadlineUs = 2000000;
-  pb::StageFailure report;
-  report.set_stage(assignment_.stage());
-  report.set_code(static_cast<int>(failure.code()));
-  report.set_message(absl::StrCat(name_, ": ", failure.message().substr(0, kMaxTelemetryFrameBytes / 4)));
-  RETURN_IF_ERROR(SendToCoordinator(report));
-  const int64_t deadline = MonotonicUs() + kDeadlineUs;
-  WaitLadder ladder;
-  while (endpoint_->SendsPending() && MonotonicUs() < deadline) {
-    RETURN_IF_ERROR(endpoint_->Poll().status());
-    ladder.Wait();
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace stagecoach

@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +22,10 @@
 #include "stage_worker/stream/weight_stream.h"
 
 namespace stagecoach {
+
+// Sends the coordinator a report of the failure, and gives it two seconds to leave. `pool`: of telemetry frames.
+absl::Status ReportFailure(const JobEpoch& job, int stage, const absl::Status& failure, FramePool* pool,
+                           Endpoint* endpoint);
 
 class StageLoop {
  public:
@@ -55,13 +58,11 @@ class StageLoop {
   absl::Status SendToCoordinator(const ControlBody& body);
   absl::Status SendControl(Channel channel, int destination, const ControlBody& body);
   absl::Status SendHeartbeat();
-  absl::Status Report(const absl::Status& failure);
   void NoteSend();
 
   // Constant after construction.
   Endpoint* const endpoint_;
   const pb::StageAssignment assignment_;
-  const std::string name_;
   const std::function<int64_t()> now_us_;
 
   // Owned by the computing thread.

@@ -33,7 +33,6 @@ std::string CheckDetail(const A& a, const B& b) {
   } while (false)
 
 #define CHECK_EQ(a, b) STAGECOACH_CHECK_OP(a, ==, b)
-#define CHECK_NE(a, b) STAGECOACH_CHECK_OP(a, !=, b)
 #define CHECK_LT(a, b) STAGECOACH_CHECK_OP(a, <, b)
 #define CHECK_LE(a, b) STAGECOACH_CHECK_OP(a, <=, b)
 #define CHECK_GT(a, b) STAGECOACH_CHECK_OP(a, >, b)

@@ -2,17 +2,58 @@
 #define STAGECOACH_COMMON_BASE_CLOCK_H_
 
 #include <cstdint>
+#include <ctime>
+#include <limits>
 
 namespace stagecoach {
+namespace internal {
+
+inline int64_t ReadClockUs(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return static_cast<int64_t>(t.tv_sec) * 1000000 + t.tv_nsec / 1000;
+}
+
+}  // namespace internal
 
 // Microseconds of a clock that never goes back and is never set; for durations, deadlines and what stages say of their
 // work. All processes of one host share it; between hosts it differs by anything.
-int64_t MonotonicUs();
+inline int64_t MonotonicUs() { return internal::ReadClockUs(CLOCK_MONOTONIC); }
 
 // Microseconds since the Unix epoch that never go back within a process: the wall clock read once at start plus
 // monotonic time since. Comparable between hosts as far as their clocks agree; for what people read, never for a
 // decision.
-int64_t WallUs();
+inline int64_t WallUs() {
+  static const int64_t offset = internal::ReadClockUs(CLOCK_REALTIME) - MonotonicUs();
+  return offset + MonotonicUs();
+}
+
+// By how much another host's clock differs from ours, found by asking it for the time. The answer was given at some
+// moment between question and arrival, so half of a round trip bounds the error; the shortest round trip is kept. Not
+// thread-safe.
+class ClockOffset {
+ public:
+  // We asked at `sent_us` and had the answer at `received_us` of our clock; it says `peer_us` of the other's. A round
+  // trip that ends before it begins is left out.
+  void Add(int64_t sent_us, int64_t peer_us, int64_t received_us) {
+    const int64_t round_trip_us = received_us - sent_us;
+    if (round_trip_us < 0 || (known() && round_trip_us >= round_trip_us_)) return;
+    round_trip_us_ = round_trip_us;
+    offset_us_ = static_cast<double>(peer_us - sent_us) - static_cast<double>(round_trip_us) / 2;
+  }
+
+  bool known() const { return round_trip_us_ != kNone; }
+  double offset_us() const { return offset_us_; }  // the other's clock minus ours; 0 before it is known
+  // The offset is right to within this much: half of the round trip, and the microsecond that clocks are read to.
+  double error_us() const {
+    return known() ? static_cast<double>(round_trip_us_) / 2 + 1 : std::numeric_limits<double>::infinity();
+  }
+
+ private:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  int64_t round_trip_us_ = kNone;
+  double offset_us_ = 0;
+};
 
 }  // namespace stagecoach
 

@@ -1,4 +1,3 @@
-#include "common/base/cpu_topology.h"
 
 #include <hwloc.h>
 

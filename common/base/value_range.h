@@ -1,12 +1,20 @@
 #ifndef STAGECOACH_COMMON_BASE_VALUE_RANGE_H_
 #define STAGECOACH_COMMON_BASE_VALUE_RANGE_H_
 
-// The range of a number that a user, a file or a request gives, and the one wording for a number outside it.
+// What a user, a file or a request may give: the range of a number, with the one wording for a number outside of it,
+// and the one table of an enum's names, for options, messages and JSON.
+//   inline constexpr NamedValue<Colour> kColours[] = {{Colour::kRed, "red"}, {Colour::kBlue, "blue"}};
+//   NameOf(kColours, Colour::kRed), ParseName(kColours, "colour", "blue"), NamesIn(kColours)
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace stagecoach {
 
@@ -27,12 +35,57 @@ constexpr bool Contains(NumberRange range, double value) {
 }
 
 // "expected 1 to 64", "expected 1 or more", "expected more than 0 and up to 1".
-std::string Expected(IntegerRange range);
-std::string Expected(NumberRange range);
+inline std::string Expected(IntegerRange range) {
+  if (range.max == std::numeric_limits<int64_t>::max()) return absl::StrCat("expected ", range.min, " or more");
+  return absl::StrCat("expected ", range.min, " to ", range.max);
+}
+inline std::string Expected(NumberRange range) {
+  return absl::StrCat("expected ", range.open_min ? "more than " : "", range.min,
+                      range.open_min ? " and up to " : " to ", range.max);
+}
 
 // OK, or kOutOfRange: "-1 is out of range, expected 0 to 100". What is no finite number is out of range.
-absl::Status CheckInteger(int64_t value, IntegerRange range);
-absl::Status CheckNumber(double value, NumberRange range);
+inline absl::Status CheckInteger(int64_t value, IntegerRange range) {
+  if (Contains(range, value)) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
+}
+inline absl::Status CheckNumber(double value, NumberRange range) {
+  if (Contains(range, value)) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
+}
+
+template <typename Enum>
+struct NamedValue {
+  Enum value;
+  const char* name;
+};
+
+// A value outside of the table, which no checked value is: "invalid".
+template <typename Enum, size_t kCount>
+constexpr const char* NameOf(const NamedValue<Enum> (&table)[kCount], Enum value) {
+  for (const NamedValue<Enum>& entry : table) {
+    if (entry.value == value) return entry.name;
+  }
+  return "invalid";
+}
+
+// "red, blue"
+template <typename Enum, size_t kCount>
+std::string NamesIn(const NamedValue<Enum> (&table)[kCount]) {
+  std::string names;
+  for (const NamedValue<Enum>& entry : table) absl::StrAppend(&names, names.empty() ? "" : ", ", entry.name);
+  return names;
+}
+
+// kInvalidArgument: "`colour` is 'green', expected one of red, blue".
+template <typename Enum, size_t kCount>
+absl::StatusOr<Enum> ParseName(const NamedValue<Enum> (&table)[kCount], absl::string_view field,
+                               absl::string_view name) {
+  for (const NamedValue<Enum>& entry : table) {
+    if (name == entry.name) return entry.value;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("`", field, "` is '", name, "', expected one of ", NamesIn(table)));
+}
 
 }  // namespace stagecoach
 

@@ -19,8 +19,6 @@
 #include "common/base/value_range.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/gguf/model_shapes.h"
-#include "common/gguf/shape_keys.h"
-#include "common/gguf/shape_tensors.h"
 #include "common/quant/supported_types.h"
 
 namespace stagecoach {
@@ -31,10 +29,8 @@ constexpr absl::string_view kLayersKey = ":layers=";
 constexpr absl::string_view kMixedType = "q4_k_m";
 constexpr size_t kBankBytes = size_t{2} << 20;  // stays in a cache, and holds thousands of different rows
 
-uint64_t Fnv1a(absl::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
-  return hash;
+uint64_t HashOf(absl::string_view text) {
+  return HashBytes(kHashStart, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
 // What the weights are stored as.
@@ -121,9 +117,7 @@ std::string DummyModelPath(absl::string_view shape, absl::string_view type) {
   return absl::AsciiStrToLower(absl::StrCat(kScheme, shape, "/", type));
 }
 
-std::string DummyModelCutTo(absl::string_view shape, int64_t layers) {
-  return absl::StrCat(shape, kLayersKey, layers);
-}
+std::string DummyModelCutTo(absl::string_view shape, int64_t layers) { return absl::StrCat(shape, kLayersKey, layers); }
 
 std::string DummyModelShapes() {
   std::string names;
@@ -172,7 +166,7 @@ class DummyModel::Builder {
 
   void Build() {
     header_.version = 3;
-    header_.header_hash = Fnv1a(model_.path_);
+    header_.header_hash = HashOf(model_.path_);
     header_.metadata.path_ = model_.path_;
     AddMetadata();
     for (ShapeTensor& tensor : ShapeTensors(shape_)) Add(std::move(tensor));
@@ -283,7 +277,7 @@ const DummyModel::Bank& DummyModel::BankOf(const GgufTensor& tensor) const {
 void DummyModel::ReadFloats(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
   const bool norm = absl::EndsWith(tensor.name, "norm.weight");
   const float amplitude = AmplitudeOf(tensor);
-  const uint64_t seed = Fnv1a(tensor.name);
+  const uint64_t seed = HashOf(tensor.name);
   for (size_t done = 0; done < out.size();) {
     const uint64_t element = (offset + done) / sizeof(float);
     const size_t within = (offset + done) % sizeof(float);
@@ -302,7 +296,7 @@ void DummyModel::Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint
   const std::vector<uint8_t>& bytes = bank.Bytes();
   const size_t block_bytes = GetTensorType(bank.type).block_bytes;
   const uint64_t starts = (bytes.size() - bank.row_bytes) / block_bytes + 1;
-  const uint64_t seed = Fnv1a(tensor.name);
+  const uint64_t seed = HashOf(tensor.name);
   for (size_t done = 0; done < out.size();) {
     const uint64_t row = (offset + done) / bank.row_bytes;
     const size_t within = (offset + done) % bank.row_bytes;

@@ -1,14 +1,13 @@
 #ifndef STAGECOACH_COMMON_GGUF_DUMMY_MODEL_H_
 #define STAGECOACH_COMMON_GGUF_DUMMY_MODEL_H_
 
-// Models without weights: "dummy://<shape>/<type>", such as dummy://qwen3-0.6b/q4_0, stands wherever the path of a
-// model file does. Its header says what a real file of that shape would, but has no tokenizer; its tensors are random
-// valid blocks that are made when they are read. So anyone can measure a machine, along the very path a file takes.
+// Models without weights, to measure a machine along the path that a file takes: "dummy://<shape>/<type>", such as
+// dummy://qwen3-0.6b/q4_0, stands wherever the path of a model file does. The header is that of a real file of the
+// shape, without a tokenizer; tensors are random valid blocks, made when they are read.
 //
-// A shape is one of ModelShapes, or one of them with another number of layers, "qwen3-0.6b:layers=512": a model for a
-// pipeline of more stages than any published one has layers, or "kimi-k2:layers=6", as much of one as a small machine
-// holds. The layers are its first ones: dense ones before those of experts and the pattern of windows keep their
-// places. Blocks that only draft are left out.
+// A shape is one of ModelShapes, or one with another number of layers, fewer or more: "kimi-k2:layers=6",
+// "qwen3-0.6b:layers=512". Dense layers and the pattern of windows keep their places; blocks that only draft are left
+// out.
 //
 // Types are those of SupportedTypes and Q4_K_M: Q4_K, and Q6_K where llama.cpp's mix of that name has it. Vectors,
 // routers and biases are F32. With experts, MXFP4 is what they are stored as, and the rest is Q8_0. A matrix whose rows

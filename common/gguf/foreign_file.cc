@@ -1,5 +1,3 @@
-#include "common/gguf/foreign_file.h"
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/shown_text.h"
+#include "common/gguf/gguf_parser.h"
 #include "common/gguf/gguf_value_type.h"
 
 namespace stagecoach {

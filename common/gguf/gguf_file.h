@@ -1,18 +1,17 @@
 #ifndef STAGECOACH_COMMON_GGUF_GGUF_FILE_H_
 #define STAGECOACH_COMMON_GGUF_GGUF_FILE_H_
 
-// Reader of GGUF version 2 and 3 files, safe on hostile input: every count, length, offset and size is checked with
-// overflow-safe arithmetic against the file before anything is allocated or read. Nothing here maps a file; tensor data
-// is read with pread, so a file that is cut while in use gives an error and never a signal. The bytes may also come
-// from another host (OpenSources); they are trusted no more than a file's.
+// Reader of GGUF version 2 and 3 files, safe on hostile input: every count, length, offset and size is checked against
+// the file before anything is allocated or read. Tensor data is read with pread, so a file that is cut while in use
+// gives an error and never a signal. Bytes from another host (OpenSources) are trusted no more than a file's.
 //
 // Errors: kNotFound (no such file), kInvalidArgument (malformed; the message names the file, the field and both
 // values), kUnimplemented (a type or version we do not handle), kDataLoss (the file changed or shrank after it was
 // opened).
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -22,12 +21,29 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/base/file_fingerprint.h"
+#include "common/base/files.h"
 #include "common/gguf/byte_source.h"
-#include "common/gguf/q2_layout.h"
+#include "common/gguf/gguf_value_type.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
+
+// GGUF's type id 42 stands for three layouts, depending on the program that wrote the file, and no key says which. The
+// room that a tensor has in its file tells blocks of 64 weights from blocks of 128; of the latter, keys that only
+// OxiBonsai writes, or else a look at some blocks, tell where the scale is.
+enum class Q2Layout {
+  kAuto,     // find out
+  kG64,      // llama.cpp: 64 weights in 18 bytes, scale first (TensorType::kQ2_0)
+  kG128,     // PrismML's files: 128 weights in 34 bytes, scale first (kPQ2_0)
+  kG128Oxi,  // OxiBonsai: 128 weights in 34 bytes, scale last (kQ2_0_Oxi)
+};
+
+// "auto" (or nothing), "g64", "g128", "g128-oxi". kInvalidArgument for another name.
+absl::StatusOr<Q2Layout> ParseQ2Layout(absl::string_view name);
+const char* Q2LayoutName(Q2Layout layout);  // as above
+
+// That a tensor with this type id of a TensorType has; kAuto for every type that is none of the three.
+Q2Layout Q2LayoutOf(uint32_t type_id);
 
 // One metadata value. Every integer type is widened (unsigned to uint64_t, signed to int64_t), both floats to double;
 // arrays likewise, with `element_type` telling the stored one.
@@ -39,6 +55,14 @@ struct GgufArray {
   size_t size() const;
 };
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
+
+// An entry as it is stored, for copying it from file to file: GgufMetadata widens every number, and other programs
+// insist on the width that a key has always had.
+struct GgufRawEntry {
+  std::string key;
+  GgufValueType type = GgufValueType::kU32;
+  std::string bytes;  // the value; an array's begin with the type of its elements and their count
+};
 
 // The metadata of a file. Getters return kNotFound for an absent key and kInvalidArgument for one of another type; the
 // message names the file and the key.
@@ -56,10 +80,15 @@ class GgufMetadata {
   absl::StatusOr<std::vector<float>> GetFloats(absl::string_view key) const;  // f32 arrays only
 
   // As above, with a default for an absent key; a present key of the wrong type is still an error.
-  absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const;
-  absl::StatusOr<double> GetFloatOr(absl::string_view key, double fallback) const;
-  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const;
-  absl::StatusOr<std::string> GetStringOr(absl::string_view key, absl::string_view fallback) const;
+  absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const {
+    return Has(key) ? GetInt(key) : fallback;
+  }
+  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const {
+    return Has(key) ? GetBool(key) : fallback;
+  }
+  absl::StatusOr<std::string> GetStringOr(absl::string_view key, absl::string_view fallback) const {
+    return Has(key) ? GetString(key) : std::string(fallback);
+  }
 
   // In file order, for display.
   const std::vector<std::pair<std::string, GgufValue>>& entries() const { return entries_; }
@@ -67,9 +96,15 @@ class GgufMetadata {
 
  private:
   friend class DummyModel;
+  friend class GgufFile;
   friend class GgufParser;
+  struct Place {  // of a value in its file
+    GgufValueType type;
+    uint64_t offset, bytes;
+  };
   std::string path_;
   std::vector<std::pair<std::string, GgufValue>> entries_;
+  std::vector<Place> places_;  // of the entries
   absl::flat_hash_map<std::string, size_t> index_;
 };
 
@@ -89,7 +124,7 @@ struct GgufTensor {
 int64_t LayerOfTensor(absl::string_view name);
 
 struct GgufOpenOptions {
-  Q2Layout q2_layout = Q2Layout::kAuto;  // of tensors that the file gives the type id 42 (q2_layout.h)
+  Q2Layout q2_layout = Q2Layout::kAuto;  // of tensors that the file gives the type id 42
 };
 
 // One file of a model that is elsewhere.
@@ -109,8 +144,7 @@ class GgufFile {
  public:
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path, const GgufOpenOptions& options = {});
   // Opens a model whose files are elsewhere: all of them, in order, at least one. kDataLoss when a header is not the
-  // one of its fingerprint. To find the layout of type id 42 by a look at blocks, any tensor may be read; with another
-  // layout than kAuto only headers are.
+  // one of its fingerprint. With the layout kAuto blocks of tensors may be read, otherwise only headers are.
   static absl::StatusOr<std::unique_ptr<GgufFile>> OpenSources(std::vector<GgufSource> sources,
                                                                const GgufOpenOptions& options = {});
   ~GgufFile();
@@ -128,8 +162,11 @@ class GgufFile {
   // Reads `out.size()` bytes of the tensor's data, starting at `offset` bytes into it. kDataLoss when the file has
   // become shorter. Thread-safe. Every byte read is counted in bytes_read().
   absl::Status Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
-  uint64_t bytes_read() const;                   // tensor data bytes read through Read so far
-  void Discard(const GgufTensor& tensor) const;  // as ByteSource::Discard
+  uint64_t bytes_read() const { return bytes_read_; }  // tensor data bytes read through Read so far
+  void Discard(const GgufTensor& tensor) const;        // as ByteSource::Discard
+
+  // The entries of the file with the metadata, in file order; the model has files.
+  absl::StatusOr<std::vector<GgufRawEntry>> ReadRawMetadata() const;
 
   // For who serves this model to others. A model without files has no bytes to serve.
   bool has_files() const { return dummy_ == nullptr; }
@@ -140,7 +177,6 @@ class GgufFile {
   absl::Status ReadShard(int shard, uint64_t offset, absl::Span<uint8_t> out) const;
 
  private:
-  struct Counter;
   GgufFile();
   static absl::StatusOr<std::unique_ptr<GgufFile>> OpenDummy(const std::string& path);
   static absl::StatusOr<std::unique_ptr<GgufFile>> FromShards(std::vector<GgufShard> shards,
@@ -156,9 +192,11 @@ class GgufFile {
   std::vector<std::unique_ptr<const ByteSource>> shard_bytes_;
   std::vector<uint64_t> opened_bytes_;
   std::vector<FileFingerprint> fingerprints_;
-  std::unique_ptr<Counter> counter_;
-  friend class GgufParser;
+  mutable std::atomic<uint64_t> bytes_read_{0};
 };
+
+// The name of shard `index` (from 0) of `count`.
+std::string GgufShardPath(const std::string& prefix, int index, int count);
 
 }  // namespace stagecoach
 

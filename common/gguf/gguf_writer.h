@@ -1,21 +1,81 @@
 #ifndef STAGECOACH_COMMON_GGUF_GGUF_WRITER_H_
 #define STAGECOACH_COMMON_GGUF_GGUF_WRITER_H_
 
-// Builds a GGUF file in memory and writes it; for tests and tools. Not thread-safe.
+// Writes GGUF files: of any size piece by piece, or built in memory for tests and tools.
 
+#include <atomic>
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/gguf/byte_source.h"
+#include "common/gguf/gguf_file.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
 
+// Sets a key to a number of GGUF type u32: in its place when it is there, at the end when not.
+void SetGgufRawU32(absl::string_view key, uint32_t value, std::vector<GgufRawEntry>* entries);
+
+struct GgufStreamTensor {
+  std::string name;
+  std::vector<int64_t> dims;  // dims[0] is the row length
+  uint32_t type_id = 0;       // a known id of at most 0xffff; decides the size with the dims
+};
+
+// Writes a file in any order and from many threads. It grows under a temporary name beside its own and takes that name
+// when it is complete, so that nobody ever opens half a model.
+class GgufStreamWriter {
+ public:
+  // Creates the temporary file, writes the header and takes the disk space for all of it. The alignment is that of the
+  // key general.alignment, else 32. Errors: kResourceExhausted when the space is not there, kNotFound when the
+  // directory is not there or cannot be written.
+  static absl::StatusOr<std::unique_ptr<GgufStreamWriter>> Create(const std::string& path,
+                                                                  absl::Span<const GgufRawEntry> metadata,
+                                                                  absl::Span<const GgufStreamTensor> tensors);
+  ~GgufStreamWriter();  // without Finish the temporary file is removed
+  GgufStreamWriter(const GgufStreamWriter&) = delete;
+
+  uint64_t file_bytes() const { return file_bytes_; }
+  uint64_t tensor_bytes(size_t tensor) const { return places_[tensor].bytes; }
+
+  // Writes part of a tensor's data, `offset` bytes into it; it must lie within the tensor (checked). Thread-safe.
+  absl::Status Write(size_t tensor, uint64_t offset, absl::Span<const uint8_t> data);
+
+  // Flushes the file to disk and gives it its name. Every byte of every tensor must have been written (checked by
+  // count). kAlreadyExists when there is a file of that name, unless it may be replaced.
+  absl::Status Finish(bool replace);
+
+ private:
+  struct Place {
+    uint64_t file_offset = 0;
+    uint64_t bytes = 0;
+  };
+
+  GgufStreamWriter(std::string path, std::string temporary_path, FileDescriptor file);
+  std::string PlaceTensors(absl::Span<const GgufRawEntry> metadata, absl::Span<const GgufStreamTensor> tensors);
+  absl::Status WriteAt(uint64_t offset, absl::Span<const uint8_t> data);
+  absl::Status Failed(const char* what, int error) const;
+
+  const std::string path_;
+  const std::string temporary_path_;
+  FileDescriptor file_;
+  std::vector<Place> places_;
+  uint64_t file_bytes_ = 0;
+  uint64_t data_bytes_ = 0;                 // of all tensors, without the padding
+  std::atomic<uint64_t> written_bytes_{0};  // of these, so far
+  bool finished_ = false;
+};
+
+// Builds a file in memory. Not thread-safe.
 class GgufWriter {
  public:
   // `version` is 2 or 3. An alignment other than the default is written as general.alignment.
@@ -27,14 +87,14 @@ class GgufWriter {
   void Set(const std::string& key, const T& value) {
     std::string bytes;
     Append(value, bytes);
-    SetEntry(key, TypeOf<T>(), std::move(bytes));
+    SetEntry(key, kGgufTypeOf<T>, std::move(bytes));
   }
   void Set(const std::string& key, const char* value) { Set(key, std::string(value)); }
   void Remove(const std::string& key);  // absent: nothing happens
 
   // Adds a tensor, or replaces the one of that name. dims[0] is the row length; `bytes` is its data and has the size
-  // that dims and type imply (checked). The type id may be any known one; those
-  // above 0xffff are written as what other programs give them (kQ2_0_Oxi as 42).
+  // that dims and type imply (checked). The type id may be any known one; those above 0xffff are written as what other
+  // programs give them (kQ2_0_Oxi as 42).
   void SetTensor(const std::string& name, const std::vector<int64_t>& dims, uint32_t type_id, std::string bytes);
   void RemoveTensor(const std::string& name);
 
@@ -50,92 +110,36 @@ class GgufWriter {
   absl::StatusOr<std::vector<std::string>> WriteShards(const std::string& prefix, int shards) const;
 
  private:
-  struct Entry {
-    std::string key;
-    GgufValueType type;
-    std::string bytes;
-  };
-  struct Tensor {
-    std::string name;
-    std::vector<int64_t> dims;
-    uint32_t type_id;
+  struct Tensor : GgufStreamTensor {
     std::string bytes;
   };
 
   template <typename T>
-  static constexpr GgufValueType TypeOf();
+  static void Append(const T& value, std::string& out) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      AppendNumber(uint64_t{value.size()}, &out);
+      out += value;
+    } else {
+      static_assert(std::is_arithmetic_v<T> && static_cast<uint32_t>(kGgufTypeOf<T>) < std::size(kGgufValueTypes),
+                    "no type of GGUF metadata");
+      AppendNumber(value, &out);
+    }
+  }
   template <typename T>
-  static void Append(const T& value, std::string& out);
-  template <typename T>
-  static void Append(const std::vector<T>& values, std::string& out);
+  static void Append(const std::vector<T>& values, std::string& out) {
+    AppendNumber(static_cast<uint32_t>(kGgufTypeOf<T>), &out);
+    AppendNumber(uint64_t{values.size()}, &out);
+    for (size_t i = 0; i < values.size(); ++i) Append(static_cast<const T&>(values[i]), out);
+  }
 
   void SetEntry(const std::string& key, GgufValueType type, std::string bytes);
-  std::string Serialize(absl::Span<const Entry> entries, absl::Span<const Tensor> tensors) const;
+  std::string Serialize(absl::Span<const GgufRawEntry> entries, absl::Span<const Tensor> tensors) const;
 
   const uint32_t version_;
   const uint32_t alignment_;
-  std::vector<Entry> entries_;
+  std::vector<GgufRawEntry> entries_;
   std::vector<Tensor> tensors_;
 };
-
-namespace internal {
-
-template <typename T>
-struct IsVector : std::false_type {};
-template <typename T>
-struct IsVector<std::vector<T>> : std::true_type {};
-
-}  // namespace internal
-
-template <typename T>
-constexpr GgufValueType GgufWriter::TypeOf() {
-  if constexpr (internal::IsVector<T>::value)
-    return GgufValueType::kArray;
-  else if constexpr (std::is_same_v<T, bool>)
-    return GgufValueType::kBool;
-  else if constexpr (std::is_same_v<T, std::string>)
-    return GgufValueType::kString;
-  else if constexpr (std::is_same_v<T, float>)
-    return GgufValueType::kF32;
-  else if constexpr (std::is_same_v<T, double>)
-    return GgufValueType::kF64;
-  else if constexpr (std::is_same_v<T, uint8_t>)
-    return GgufValueType::kU8;
-  else if constexpr (std::is_same_v<T, int8_t>)
-    return GgufValueType::kI8;
-  else if constexpr (std::is_same_v<T, uint16_t>)
-    return GgufValueType::kU16;
-  else if constexpr (std::is_same_v<T, int16_t>)
-    return GgufValueType::kI16;
-  else if constexpr (std::is_same_v<T, uint32_t>)
-    return GgufValueType::kU32;
-  else if constexpr (std::is_same_v<T, int32_t>)
-    return GgufValueType::kI32;
-  else if constexpr (std::is_same_v<T, uint64_t>)
-    return GgufValueType::kU64;
-  else {
-    static_assert(std::is_same_v<T, int64_t>, "not a GGUF metadata type");
-    return GgufValueType::kI64;
-  }
-}
-
-template <typename T>
-void GgufWriter::Append(const T& value, std::string& out) {
-  if constexpr (std::is_same_v<T, std::string>) {
-    Append(uint64_t{value.size()}, out);
-    out += value;
-  } else {
-    static_assert(std::is_arithmetic_v<T>);
-    out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-}
-
-template <typename T>
-void GgufWriter::Append(const std::vector<T>& values, std::string& out) {
-  Append(static_cast<uint32_t>(TypeOf<T>()), out);
-  Append(uint64_t{values.size()}, out);
-  for (size_t i = 0; i < values.size(); ++i) Append(static_cast<const T&>(values[i]), out);
-}
 
 }  // namespace stagecoach
 

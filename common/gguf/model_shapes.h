@@ -2,13 +2,17 @@
 #define STAGECOACH_COMMON_GGUF_MODEL_SHAPES_H_
 
 // The shapes of well-known models, as data: what their files say about sizes, for models without weights
-// (dummy_model.h). shape_keys.h and shape_tensors.h make a file's header of one.
+// (dummy_model.h), and the header of a file of one.
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
+#include "common/gguf/gguf_file.h"
 
 namespace stagecoach {
 
@@ -104,6 +108,30 @@ struct ModelShape {
 
 // From small to large. "tiny" is nobody's model: a few layers, for quick tests.
 absl::Span<const ModelShape> ModelShapes();
+
+// The keys of a header that tell the shape, general.architecture and those below its prefix, in the order in which
+// converters write them.
+std::vector<std::pair<std::string, GgufValue>> ShapeKeys(const ModelShape& shape);
+
+// What decides a tensor's type beside the type that was asked for.
+enum class ShapeTensorKind {
+  kFloats,    // norms, biases, sinks, the router: F32 in every file
+  kMatrix,    //
+  kMoreBits,  // the mixes of types give it more where it matters: attn_v, ffn_down
+  kFusedQkv,  // q, k and v
+  kHead,      // the output matrix, also when it is the embedding
+};
+
+struct ShapeTensor {
+  std::string name;
+  std::vector<int64_t> dims;  // the row length first
+  ShapeTensorKind kind = ShapeTensorKind::kMatrix;
+  int64_t layer = -1;    // -1: of none
+  bool experts = false;  // one matrix of each expert: dims[2] of them
+};
+
+// The tensors of a file, in the order of the layers.
+std::vector<ShapeTensor> ShapeTensors(const ModelShape& shape);
 
 }  // namespace stagecoach
 

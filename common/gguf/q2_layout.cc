@@ -1,13 +1,13 @@
-#include "common/gguf/q2_layout.h"
-
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf_file.h"
+#include "common/gguf/gguf_parser.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
@@ -15,14 +15,17 @@ namespace {
 
 constexpr char kOverride[] = "; if you know the layout, name it with `q2_layout` g64, g128 or g128-oxi";
 
+constexpr struct {
+  const char* name;
+  TensorType type;
+} kLayouts[] = {{"auto", {}},  // by Q2Layout
+                {"g64", TensorType::kQ2_0},
+                {"g128", TensorType::kPQ2_0},
+                {"g128-oxi", TensorType::kQ2_0_Oxi}};
+
 TensorType TypeOf(Q2Layout layout) {
-  switch (layout) {
-    case Q2Layout::kAuto: break;
-    case Q2Layout::kG64: return TensorType::kQ2_0;
-    case Q2Layout::kG128: return TensorType::kPQ2_0;
-    case Q2Layout::kG128Oxi: return TensorType::kQ2_0_Oxi;
-  }
-  CHECK(false);
+  CHECK(layout != Q2Layout::kAuto);
+  return kLayouts[static_cast<size_t>(layout)].type;
 }
 
 const TensorTypeInfo& InfoOf(Q2Layout layout) { return GetTensorType(TypeOf(layout)); }
@@ -166,23 +169,14 @@ absl::StatusOr<Q2Layout> FindLayout(const GgufMetadata& metadata, absl::Span<con
 }  // namespace
 
 absl::StatusOr<Q2Layout> ParseQ2Layout(absl::string_view name) {
-  if (name.empty() || name == "auto") return Q2Layout::kAuto;
-  if (name == "g64") return Q2Layout::kG64;
-  if (name == "g128") return Q2Layout::kG128;
-  if (name == "g128-oxi") return Q2Layout::kG128Oxi;
+  for (size_t i = 0; i < std::size(kLayouts); ++i) {
+    if (name.empty() || name == kLayouts[i].name) return static_cast<Q2Layout>(i);
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("'", name, "' is no layout of type id ", kQ2TypeId, ", expected auto, g64, g128 or g128-oxi"));
 }
 
-const char* Q2LayoutName(Q2Layout layout) {
-  switch (layout) {
-    case Q2Layout::kAuto: return "auto";
-    case Q2Layout::kG64: return "g64";
-    case Q2Layout::kG128: return "g128";
-    case Q2Layout::kG128Oxi: return "g128-oxi";
-  }
-  CHECK(false);
-}
+const char* Q2LayoutName(Q2Layout layout) { return kLayouts[static_cast<size_t>(layout)].name; }
 
 Q2Layout Q2LayoutOf(uint32_t type_id) {
   for (const Q2Layout layout : {Q2Layout::kG64, Q2Layout::kG128, Q2Layout::kG128Oxi}) {

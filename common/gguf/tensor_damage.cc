@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
-#include "common/quant/finite_scan.h"
+#include "common/quant/tensor_type.h"
 
 namespace stagecoach {
 namespace {

@@ -1,20 +1,14 @@
 #ifndef STAGECOACH_COMMON_GGUF_TENSOR_DAMAGE_H_
 #define STAGECOACH_COMMON_GGUF_TENSOR_DAMAGE_H_
 
-// Tensors whose bytes cannot be a trained model's: zeros where a download, a copy or a disk left a hole, and numbers
-// that are not finite. A header says nothing of them, and such a model answers with noise.
-//
-// What is damage:
+// Finds tensors whose bytes cannot be a trained model's. Damage is
 //   all zeros   every byte of a tensor of weights is zero.
-//   a hole      kShortestHole zero bytes or more that begin or end inside of a row, where the row beside has something
-//               in the same columns, or there is one row. Chunks and pages of a file do not end where rows do.
+//   a hole      kShortestHole zero bytes or more that begin or end inside a row, where the row beside has something in
+//               the same columns, or there is one row. Chunks and pages of a file do not end where rows do.
 //   not finite  an element of a plain float type, or the scale or minimum of a block, is an infinity or NaN.
-// What is none, because real models have it:
-//   rows of zeros, however many: unused or padded entries of a vocabulary, pruned experts and heads, padded widths.
-//   the same columns of zeros in neighbouring rows: widths that were padded to fill blocks.
-//   zeros in biases and sinks.
-// So a hole that begins and ends with whole rows, or within 16 bytes of their ends (64 of plain floats), is not found,
-// unless it covers a tensor; one over several tensors is found in some of them.
+// Real models have rows of zeros (unused tokens, pruned experts and heads), the same zero columns in neighbouring rows
+// (padded widths), and zeros in biases and sinks: these are no damage. So a hole of whole rows, to within 16 bytes (64
+// of plain floats), is found only if it covers a tensor.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // On x86 __builtin_cpu_supports asks cpuid, and XGETBV for what the operating system saves; on Arm the kernel says it.
 
-#include "common/job/cpu_isas.h"
+#include "common/job/job_choices.h"
 
 #if defined(__aarch64__)
 #include <asm/hwcap.h>

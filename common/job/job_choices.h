@@ -7,10 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/named_values.h"
+#include "common/base/value_range.h"
 #include "common/job/kv_type.h"
 
 namespace stagecoach {
@@ -24,18 +25,15 @@ inline absl::StatusOr<KvType> ParseKvType(absl::string_view name) { return Parse
 enum class WireType { kF32, kBF16 };
 inline constexpr NamedValue<WireType> kWireTypes[] = {{WireType::kF32, "f32"}, {WireType::kBF16, "bf16"}};
 constexpr const char* WireTypeName(WireType type) { return NameOf(kWireTypes, type); }
-inline absl::StatusOr<WireType> ParseWireType(absl::string_view name) {
-  return ParseName(kWireTypes, "wire_type", name);
-}
 constexpr size_t WireTypeBytes(WireType type) { return type == WireType::kF32 ? 4 : 2; }  // of one value
 
-// What a micro-batch is made of; coordinator/schedule/scheduler.h says in full what each means.
+// What a micro-batch is made of; each is a file of coordinator/schedule/policy.
 enum class Policy {
   kPrefillFirst,    // throughput: chunks of prompts alone, while there are any
   kInterleaved,     // decode rows, then chunks, under one budget of rows
   kDecodePriority,  // latency: at most kPrefillQuantum rows of prompts beside decode rows
-  kThrottled,       // service: as many rows of prompts as load and room suggest (schedule/prefill_throttle.h)
-  kPhases,          // offline: all prompts that fit, then decoding, in turns (schedule/phase_switch.h)
+  kThrottled,       // service: as many rows of prompts as load and room suggest (schedule/policy/throttled.h)
+  kPhases,          // offline: all prompts that fit, then decoding, in turns (schedule/policy/phases.h)
 };
 inline constexpr NamedValue<Policy> kPolicies[] = {{Policy::kPrefillFirst, "prefill-first"},
                                                    {Policy::kInterleaved, "interleaved"},
@@ -68,11 +66,15 @@ inline absl::StatusOr<InstructionSet> ParseInstructionSet(absl::string_view name
   return ParseName(kInstructionSets, "isa", name);
 }
 
+// The instruction sets that this machine can run, its operating system included; kScalar first, the best last. Never
+// empty. Thread-safe.
+std::vector<InstructionSet> CpuInstructionSets();
+
 // Whether the kernels of this instruction set multiply BF16 matrices by bfloat16 activations. That is the bit class of
 // a job: all sets without the dot give the same bits, and so do all with it.
 constexpr bool HasBf16Dot(InstructionSet isa) { return isa == InstructionSet::kAvx512Bf16; }
 
-// Whether compute threads are bound to CPUs; coordinator/plan/cpu_plan.h says when.
+// Whether compute threads are bound to CPUs; coordinator/plan/job_plan.h says when.
 enum class CpuBind { kAuto, kNone };
 inline constexpr NamedValue<CpuBind> kCpuBinds[] = {{CpuBind::kAuto, "auto"}, {CpuBind::kNone, "none"}};
 

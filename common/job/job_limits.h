@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 
 namespace stagecoach {
@@ -38,13 +40,23 @@ struct JobLimits {
 static_assert(JobLimits::kMicroBatches.range.max >= JobLimits::kStages.range.max, "a micro-batch for every stage");
 
 // OK, or kInvalidArgument: "`max_num_seqs` is 0, expected 1 to 4096".
-absl::Status CheckJobField(const JobField& field, int64_t value);
+inline absl::Status CheckJobField(const JobField& field, int64_t value) {
+  if (Contains(field.range, value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("`", field.name, "` is ", value, ", ", Expected(field.range)));
+}
 
 // The same, where 0 stands for a default.
-absl::Status CheckJobFieldOrDefault(const JobField& field, int64_t value);
+inline absl::Status CheckJobFieldOrDefault(const JobField& field, int64_t value) {
+  return value == 0 ? absl::OkStatus() : CheckJobField(field, value);
+}
 
 // In its range and a multiple of kBlockTokensStep.
-absl::Status CheckBlockTokens(int64_t block_tokens);
+inline absl::Status CheckBlockTokens(int64_t block_tokens) {
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kBlockTokens, block_tokens));
+  if (block_tokens % JobLimits::kBlockTokensStep == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("`", JobLimits::kBlockTokens.name, "` is ", block_tokens,
+                                                 ", expected a multiple of ", JobLimits::kBlockTokensStep));
+}
 
 }  // namespace stagecoach
 

@@ -76,89 +76,82 @@ inline constexpr IntegerRange kStageDelayUs = {0, 10'000'000};
 //   (JobSetting, string, const char*[])        (JobSetting, string)  (JobSetting, bool)  (JobSetting, EmulatedLink)
 template <typename Settings, typename Visitor>
 void VisitJobSettings(Settings& s, Visitor&& visit) {
-  constexpr SettingGroup kCluster = SettingGroup::kCluster;
-  visit(JobSetting{.name = "q2_layout",
-                   .flags = "--q2-layout",
-                   .help = "layout of tensors of type id 42: llama.cpp's, PrismML's or OxiBonsai's; auto finds it",
-                   .group = kCluster},
-        s.q2_layout, kQ2Layouts);
-  visit(JobSetting{.name = JobLimits::kContext.name,
-                   .flags = "-c,--ctx-size",
-                   .help = "most tokens of a sequence",
-                   .unset = "min(the model's context, what the pool holds)",
-                   .group = kCluster},
-        s.context, JobLimits::kContext.range);
-  visit(JobSetting{.name = JobLimits::kStages.name,
-                   .flags = "--pp,--pipeline-parallel-size",
-                   .help = "pipeline stages, each a process",
-                   .unset = "the slots of the hosts, else 1",
-                   .group = kCluster},
-        s.stages, JobLimits::kStages.range);
-  visit(JobSetting{.name = "layer_split",
-                   .flags = "--layer-split",
-                   .help = "layers of each stage, such as 10,9,9",
-                   .unset = "split by cost",
-                   .group = kCluster},
-        s.layer_split, JobLimits::kLayersOfAStage);
-  visit(JobSetting{.name = JobLimits::kThreads.name,
-                   .flags = "-t,--threads",
-                   .help = "compute threads per stage",
-                   .unset = "allowed cores / stages of the host",
-                   .group = kCluster},
-        s.threads, JobLimits::kThreads.range);
-  visit(JobSetting{.name = "isa",
-                   .flags = "--isa",
-                   .help = "instruction set of the kernels on every stage",
-                   .unset = "auto",
-                   .group = kCluster},
-        s.isa, kInstructionSets);
-  visit(JobSetting{.name = "cpu_bind",
-                   .flags = "--cpu-bind",
-                   .help = "auto: the stages of a host compute on disjoint CPUs where there are enough; none: anywhere",
-                   .group = kCluster},
-        s.cpu_bind, kCpuBinds);
-  visit(JobSetting{.name = "weights",
-                   .flags = "--weights",
-                   .help = "file: every host has the model at the same path; stream: only this one, which sends each "
-                           "stage its part",
-                   .group = kCluster},
-        s.weights, kWeightSources);
-  visit(JobSetting{.name = "weights_cache",
-                   .flags = "--weights-cache",
-                   .help = "where the stages' hosts keep what was streamed, so that the next job asks only for what is "
-                           "missing",
-                   .value = "DIR",
-                   .group = kCluster},
-        s.weights_cache);
-  visit(JobSetting{.name = "allow_damaged",
-                   .flags = "--allow-damaged",
-                   .help = "load the model also where a tensor is all zeros, has a hole of zeros or numbers that are "
-                           "not finite",
-                   .group = kCluster},
-        s.allow_damaged);
-  visit(JobSetting{.name = "stage_timeout_s",
-                   .flags = "--stage-timeout",
-                   .help = "seconds without progress after which a stage is lost",
-                   .value = "X",
-                   .group = kCluster},
-        s.stage_timeout_s, JobLimits::kStageTimeoutS);
-  visit(JobSetting{.name = "emulated_link",
-                   .flags = "--emulate-link",
-                   .help = "delay every hop as over such a link, latency=2ms,bandwidth=1Gbit: steps and results between "
-                           "all ranks, on top of the real hop; outputs say so",
-                   .value = "LINK",
-                   .group = kCluster},
-        s.emulated_link);
-  visit(JobSetting{.name = JobLimits::kMaxNumSeqs.name,
-                   .flags = "--max-num-seqs",
-                   .help = "sequences that run at once"},
-        s.max_num_seqs, JobLimits::kMaxNumSeqs.range);
-  visit(JobSetting{.name = "policy",
-                   .flags = "--policy",
-                   .help = "what a micro-batch takes: prompts alone while there are any; decode rows, then prompts; few "
-                           "prompt rows beside decode rows; as many as queue, free KV blocks and the gap of --slo-itl "
-                           "suggest; all prompts that fit, then decoding, in turns. Answers are the same under all"},
-        s.policy, kPolicies);
+  const auto cluster = [&visit](JobSetting setting, auto&&... rest) {
+    setting.group = SettingGroup::kCluster;
+    visit(setting, rest...);
+  };
+  cluster(JobSetting{.name = "q2_layout",
+                     .flags = "--q2-layout",
+                     .help = "layout of tensors of type id 42: llama.cpp's, PrismML's or OxiBonsai's; auto finds it"},
+          s.q2_layout, kQ2Layouts);
+  cluster(JobSetting{.name = JobLimits::kContext.name,
+                     .flags = "-c,--ctx-size",
+                     .help = "most tokens of a sequence",
+                     .unset = "min(the model's context, what the pool holds)"},
+          s.context, JobLimits::kContext.range);
+  cluster(JobSetting{.name = JobLimits::kStages.name,
+                     .flags = "--pp,--pipeline-parallel-size",
+                     .help = "pipeline stages, each a process",
+                     .unset = "the slots of the hosts, else 1"},
+          s.stages, JobLimits::kStages.range);
+  cluster(JobSetting{.name = "layer_split",
+                     .flags = "--layer-split",
+                     .help = "layers of each stage, such as 10,9,9",
+                     .unset = "split by cost"},
+          s.layer_split, JobLimits::kLayersOfAStage);
+  cluster(JobSetting{.name = JobLimits::kThreads.name,
+                     .flags = "-t,--threads",
+                     .help = "compute threads per stage",
+                     .unset = "allowed cores / stages of the host"},
+          s.threads, JobLimits::kThreads.range);
+  cluster(
+      JobSetting{
+          .name = "isa", .flags = "--isa", .help = "instruction set of the kernels on every stage", .unset = "auto"},
+      s.isa, kInstructionSets);
+  cluster(
+      JobSetting{.name = "cpu_bind",
+                 .flags = "--cpu-bind",
+                 .help = "auto: the stages of a host compute on disjoint CPUs where there are enough; none: anywhere"},
+      s.cpu_bind, kCpuBinds);
+  cluster(JobSetting{.name = "weights",
+                     .flags = "--weights",
+                     .help = "file: every host has the model at the same path; stream: only this one, which sends each "
+                             "stage its part"},
+          s.weights, kWeightSources);
+  cluster(
+      JobSetting{.name = "weights_cache",
+                 .flags = "--weights-cache",
+                 .help = "where the stages' hosts keep what was streamed, so that the next job asks only for what is "
+                         "missing",
+                 .value = "DIR"},
+      s.weights_cache);
+  cluster(JobSetting{.name = "allow_damaged",
+                     .flags = "--allow-damaged",
+                     .help = "load the model also where a tensor is all zeros, has a hole of zeros or numbers that are "
+                             "not finite"},
+          s.allow_damaged);
+  cluster(JobSetting{.name = "stage_timeout_s",
+                     .flags = "--stage-timeout",
+                     .help = "seconds without progress after which a stage is lost",
+                     .value = "X"},
+          s.stage_timeout_s, JobLimits::kStageTimeoutS);
+  cluster(
+      JobSetting{.name = "emulated_link",
+                 .flags = "--emulate-link",
+                 .help = "delay every hop as over such a link, latency=2ms,bandwidth=1Gbit: steps and results between "
+                         "all ranks, on top of the real hop; outputs say so",
+                 .value = "LINK"},
+      s.emulated_link);
+  visit(
+      JobSetting{.name = JobLimits::kMaxNumSeqs.name, .flags = "--max-num-seqs", .help = "sequences that run at once"},
+      s.max_num_seqs, JobLimits::kMaxNumSeqs.range);
+  visit(
+      JobSetting{.name = "policy",
+                 .flags = "--policy",
+                 .help = "what a micro-batch takes: prompts alone while there are any; decode rows, then prompts; few "
+                         "prompt rows beside decode rows; as many as queue, free KV blocks and the gap of --slo-itl "
+                         "suggest; all prompts that fit, then decoding, in turns. Answers are the same under all"},
+      s.policy, kPolicies);
   visit(JobSetting{.name = JobLimits::kMaxNumBatchedTokens.name,
                    .flags = "--max-num-batched-tokens",
                    .help = "token rows of a micro-batch"},
@@ -167,11 +160,12 @@ void VisitJobSettings(Settings& s, Visitor&& visit) {
                    .flags = "--prefill-chunk",
                    .help = "rows of one prompt in a micro-batch"},
         s.prefill_chunk, JobLimits::kPrefillChunk.range);
-  visit(JobSetting{.name = "chunking",
-                   .flags = "--chunking",
-                   .help = "chunks of --prefill-chunk rows, or fewer ever deeper in a prompt, so that each takes as long "
-                           "as its first"},
-        s.chunking, kChunkings);
+  visit(
+      JobSetting{.name = "chunking",
+                 .flags = "--chunking",
+                 .help = "chunks of --prefill-chunk rows, or fewer ever deeper in a prompt, so that each takes as long "
+                         "as its first"},
+      s.chunking, kChunkings);
   visit(JobSetting{.name = "slo_itl_s",
                    .flags = "--slo-itl",
                    .help = "with --policy throttled: wanted gap between two tokens of a sequence, such as 80ms, or 1h "
@@ -185,12 +179,13 @@ void VisitJobSettings(Settings& s, Visitor&& visit) {
                    .help = "micro-batches in flight",
                    .unset = "the number of stages"},
         s.micro_batches, JobLimits::kMicroBatches.range);
-  visit(JobSetting{.name = JobLimits::kDecodeGroups.name,
-                   .flags = "--decode-groups",
-                   .help = "groups that decoding sequences go round the pipeline in, at most --micro-batches where that "
-                           "is given",
-                   .unset = "found out from the stages' times, at most one more than stages"},
-        s.decode_groups, JobLimits::kDecodeGroups.range);
+  visit(
+      JobSetting{.name = JobLimits::kDecodeGroups.name,
+                 .flags = "--decode-groups",
+                 .help = "groups that decoding sequences go round the pipeline in, at most --micro-batches where that "
+                         "is given",
+                 .unset = "found out from the stages' times, at most one more than stages"},
+      s.decode_groups, JobLimits::kDecodeGroups.range);
   visit(JobSetting{.name = JobLimits::kBlockTokens.name,
                    .flags = "--block-size",
                    .help = "tokens of a KV block, a multiple of 16"},
@@ -209,11 +204,10 @@ void VisitJobSettings(Settings& s, Visitor&& visit) {
         kKvTypes);
   visit(JobSetting{.name = "wire_type", .flags = "--wire-dtype", .help = "type of hidden states between stages"},
         s.wire_type, kWireTypes);
-  visit(JobSetting{.name = "step_log",
-                   .flags = "--step-log",
-                   .help = "write one JSON line per micro-batch",
-                   .value = "FILE"},
-        s.step_log);
+  visit(
+      JobSetting{
+          .name = "step_log", .flags = "--step-log", .help = "write one JSON line per micro-batch", .value = "FILE"},
+      s.step_log);
   visit(JobSetting{.name = "trace",
                    .flags = "--trace",
                    .help = "write a timeline of all ranks, for ui.perfetto.dev and `coordinator trace summary`",

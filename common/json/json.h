@@ -5,6 +5,7 @@
 // header costs seconds a unit, hence only what builds values or looks into them includes it, by json_value.h. It
 // instantiates a reader and a writer in each unit that calls its own, hence nothing but these functions does.
 
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -21,6 +22,8 @@ Json FloatJson(float value);
 std::string CompactJson(const Json& json);
 // Indented, with a newline at its end. A list without objects that fits in 100 characters is one line.
 std::string PrettyJson(const Json& json);
+// The same, with on one line whatever fits in so many characters with its indentation.
+std::string WrappedJson(const Json& json, size_t line_bytes);
 // A text with quotes around it, as CompactJson writes it.
 std::string JsonString(absl::string_view text);
 

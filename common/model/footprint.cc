@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "common/quant/compute_layout.h"
 
 namespace stagecoach {
@@ -64,6 +65,56 @@ void AddExperts(const FfnSpec& ffn, const LayerInputForms& forms, int64_t hidden
   sizes->input_forms.Add(forms.experts);
   sizes->output_forms.Add(forms.expert_down);
   sizes->threads = limits.threads;
+}
+
+template <typename T>
+void AddOnce(const T& value, std::vector<T>* values) {
+  if (std::find(values->begin(), values->end(), value) == values->end()) values->push_back(value);
+}
+
+void AddLayer(const LayerSpec& spec, const LayerTensors& tensors, int64_t hidden, LayerScratchSizes* sizes) {
+  const AttentionSpec& attention = spec.attention;
+  const auto cover = [](int64_t value, int64_t* size) { *size = std::max(*size, value); };
+  cover(WholePanels(attention.heads * attention.key_dim()), &sizes->q_stride);
+  cover(WholePanels(attention.kv_heads * attention.key_dim()), &sizes->kv_stride);
+  cover(WholePanels(attention.heads * attention.cached_value_dim()), &sizes->attended_stride);
+  cover(std::max({hidden, attention.output_width(), attention.q_rank}), &sizes->input_width);
+  cover(spec.ffn.kind == FfnKind::kDense ? spec.ffn.width : spec.ffn.shared_width, &sizes->ffn_width);
+  if (spec.completes_outputs()) cover(hidden, &sizes->delta_width);
+  AddOnce(AttentionSizes::Of(attention, sizes->limits), &sizes->walks);
+  if (attention.rope.dims > 0) AddOnce(attention.rope, &sizes->ropes);
+  const LayerInputForms forms = InputFormsOf(tensors, sizes->limits.bf16_dot);
+  for (const InputForms* input : {&forms.qkv, &forms.output, &forms.ffn, &forms.q_b}) sizes->forms.Add(*input);
+  sizes->latent.Cover(attention, forms);
+  sizes->ffn_forms.Add(forms.down);
+  if (spec.ffn.kind == FfnKind::kExperts) AddExperts(spec.ffn, forms, hidden, sizes->limits, &sizes->experts);
+}
+
+// `share`: of the tensor, what a row goes through.
+void AddTensor(const GgufTensor& tensor, double share, bool bf16_dot, PartWork* work) {
+  work->bytes_kept += static_cast<double>(tensor.bytes);
+  if (tensor.dims.size() < 2) return;  // what vectors add is lost in what matrices do
+  double ops = 2 * share;
+  for (const int64_t dim : tensor.dims) ops *= static_cast<double>(dim);
+  switch (ActivationKindFor(static_cast<TensorType>(tensor.type_id), bf16_dot)) {
+    case ActivationKind::kFloat: work->f32_ops += ops; break;
+    case ActivationKind::kInt8: work->int8_ops += ops; break;
+    case ActivationKind::kBf16: work->bf16_ops += ops; break;
+  }
+}
+
+bool IsAmong(const GgufTensor* tensor, const std::vector<const GgufTensor*>& tensors) {
+  return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+}
+
+void AddLayer(const LayerTensors& tensors, const FfnSpec& ffn, bool bf16_dot, PartWork* work) {
+  const std::vector<const GgufTensor*> experts = ExpertTensorsOf(tensors);
+  if (!experts.empty()) work->expert_share = static_cast<double>(ffn.experts_used) / static_cast<double>(ffn.experts);
+  for (const GgufTensor* tensor : tensors.All()) {
+    const bool of_experts = IsAmong(tensor, experts);
+    AddTensor(*tensor, of_experts ? work->expert_share : 1, bf16_dot, work);
+    if (of_experts) work->expert_bytes += static_cast<double>(tensor->bytes);
+  }
 }
 
 }  // namespace
@@ -302,33 +353,6 @@ uint64_t StageScratchSizes::bytes() const {
   return layers.bytes() + (head.has_value() ? head->head_bytes() + head->sampler_bytes() : 0);
 }
 
-namespace {
-
-template <typename T>
-void AddOnce(const T& value, std::vector<T>* values) {
-  if (std::find(values->begin(), values->end(), value) == values->end()) values->push_back(value);
-}
-
-void AddLayer(const LayerSpec& spec, const LayerTensors& tensors, int64_t hidden, LayerScratchSizes* sizes) {
-  const AttentionSpec& attention = spec.attention;
-  const auto cover = [](int64_t value, int64_t* size) { *size = std::max(*size, value); };
-  cover(WholePanels(attention.heads * attention.key_dim()), &sizes->q_stride);
-  cover(WholePanels(attention.kv_heads * attention.key_dim()), &sizes->kv_stride);
-  cover(WholePanels(attention.heads * attention.cached_value_dim()), &sizes->attended_stride);
-  cover(std::max({hidden, attention.output_width(), attention.q_rank}), &sizes->input_width);
-  cover(spec.ffn.kind == FfnKind::kDense ? spec.ffn.width : spec.ffn.shared_width, &sizes->ffn_width);
-  if (spec.completes_outputs()) cover(hidden, &sizes->delta_width);
-  AddOnce(AttentionSizes::Of(attention, sizes->limits), &sizes->walks);
-  if (attention.rope.dims > 0) AddOnce(attention.rope, &sizes->ropes);
-  const LayerInputForms forms = InputFormsOf(tensors, sizes->limits.bf16_dot);
-  for (const InputForms* input : {&forms.qkv, &forms.output, &forms.ffn, &forms.q_b}) sizes->forms.Add(*input);
-  sizes->latent.Cover(attention, forms);
-  sizes->ffn_forms.Add(forms.down);
-  if (spec.ffn.kind == FfnKind::kExperts) AddExperts(spec.ffn, forms, hidden, sizes->limits, &sizes->experts);
-}
-
-}  // namespace
-
 StageScratchSizes ScratchSizesOf(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_head,
                                  const StepLimits& limits) {
   CHECK(0 <= first_layer && first_layer < last_layer && last_layer <= model.hyper.layer_count());
@@ -347,6 +371,49 @@ StageScratchSizes ScratchSizesOf(const ModelDescription& model, int64_t first_la
                                 .forms = InputForms::Of({TypeOf(model.output)}, limits.bf16_dot),
                                 .threads = limits.threads};
   return sizes;
+}
+
+PartWork ModelParts::Bytes() const {
+  PartWork sum = {.bytes_kept = head.bytes_kept};
+  for (const PartWork& layer : layers) {
+    sum.bytes_kept += layer.bytes_kept;
+    sum.expert_bytes += layer.expert_bytes;
+    sum.expert_share += layer.expert_share * layer.expert_bytes;
+  }
+  if (sum.expert_bytes > 0) sum.expert_share /= sum.expert_bytes;
+  return sum;
+}
+
+std::vector<const GgufTensor*> ExpertTensorsOf(const LayerTensors& layer) {
+  std::vector<const GgufTensor*> tensors;
+  for (const GgufTensor* tensor : {layer.gate_exps, layer.up_exps, layer.gate_up_exps, layer.down_exps,
+                                   layer.gate_exps_bias, layer.up_exps_bias, layer.down_exps_bias}) {
+    if (tensor != nullptr) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+double AttentionOps(const AttentionSpec& attention) {
+  return 2.0 * static_cast<double>(attention.heads * (attention.key_dim() + attention.cached_value_dim()));
+}
+
+absl::StatusOr<ModelParts> PartsOf(const ModelDescription& model, KvType kv_type, bool bf16_dot) {
+  ModelParts parts;
+  parts.hidden = model.hyper.hidden;
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const AttentionSpec& attention = model.hyper.layers[i].attention;
+    ASSIGN_OR_RETURN(const int64_t kv_bytes, KvBytesPerTokenLayer(attention, kv_type));
+    PartWork& layer = parts.layers.emplace_back();
+    AddLayer(model.layers[i], model.hyper.layers[i].ffn, bf16_dot, &layer);
+    layer.kv_token_bytes = static_cast<double>(kv_bytes);
+    layer.attention_ops = AttentionOps(attention);
+    if (attention.kind == AttentionKind::kWindowed) layer.window = attention.window;
+    parts.window = std::max(parts.window, layer.window);
+  }
+  for (const GgufTensor* tensor : {model.output_norm, model.output, model.output_bias}) {
+    if (tensor != nullptr) AddTensor(*tensor, 1, bf16_dot, &parts.head);
+  }
+  return parts;
 }
 
 }  // namespace stagecoach

@@ -1,10 +1,10 @@
 #ifndef STAGECOACH_COMMON_MODEL_FOOTPRINT_H_
 #define STAGECOACH_COMMON_MODEL_FOOTPRINT_H_
 
-// What the parts of a model cost: the memory of a stage, and the weights of each part in the form the partitioner uses.
-// The planner leaves room for a stage's memory by the same functions by which the stage takes it; that of its frames:
-// FrameLimits.
+// What the parts of a model cost, counted from the shapes: memory of a stage (the planner's and the stage's numbers are
+// these; for frames see FrameLimits), weights of each part, what it reads and computes in a step. Pure.
 
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -17,9 +17,8 @@
 
 namespace stagecoach {
 
-// Bytes of the parts of a model, as stored. Decoding reads every byte of the dense layers and the head once a
-// micro-batch, of the layers of experts those that are chosen (part_work.h); an embedding only has the rows of its
-// tokens looked up, so that it costs memory and hardly any time.
+// Bytes of the parts of a model, as stored. A micro-batch reads the dense layers and the head once, of experts the
+// chosen ones (PartWork), of an embedding hardly anything.
 struct ModelCosts {
   std::vector<double> layer_bytes;  // [layers]
   double embedding_bytes = 0;       // memory of the stage that owns the embedding
@@ -31,8 +30,8 @@ struct ModelCosts {
 
 ModelCosts CostsOf(const ModelDescription& model);
 
-// The layer to time where one has to tell of all: one with experts if any has, as most of such a model's layers do, and
-// of these one that sees all positions if any does, for those with a window say little of what a position costs.
+// The layer to time where one has to tell of all: with experts if any has, and of these one that sees all positions if
+// any does.
 int64_t LayerToTime(const HyperParameters& hyper);
 
 // Bytes of the tensors that stage [first_layer, last_layer) needs, as stored, each tensor once.
@@ -82,8 +81,8 @@ inline constexpr int64_t kMaxHeadTileRows = 32;
 inline constexpr uint64_t kSamplerBytesPerToken = 22;  // of the vocabulary: at most, of one sampler ...
 inline constexpr uint64_t kSamplerBytes = 4096;        // ... beside this
 
-// Of experts so many chosen ones (rows times experts_used) are computed at once: enough rows to each expert for reading
-// its weights to cost little beside computing, while what they give still fits a third-level cache.
+// So many chosen experts (rows times experts_used) are computed at once: enough rows an expert that reading its weights
+// costs little, while the outputs fit a third-level cache.
 inline constexpr int64_t kExpertPairs = 4096;
 inline constexpr int64_t kExpertGatherRows = 64;      // rows of one expert whose input is gathered at once
 inline constexpr int64_t kExpertOutputs = 768 << 10;  // floats of what experts give that a thread sums at once
@@ -205,6 +204,47 @@ struct StageScratchSizes {
 };
 StageScratchSizes ScratchSizesOf(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_head,
                                  const StepLimits& limits);
+
+// One layer, or the output head. A multiply-add counts as two operations.
+struct PartWork {
+  double bytes_kept = 0;      // weights as stored
+  double expert_bytes = 0;    // of them, of the experts that a router chooses from
+  double expert_share = 0;    // of the experts, those that it chooses for a row: k / E
+  double int8_ops = 0;        // of one row through the matrices whose input is int8 codes ...
+  double bf16_ops = 0;        // ... bfloat16 ...
+  double f32_ops = 0;         // ... floats; of the experts those that are chosen for it
+  double attention_ops = 0;   // of one row and one position it attends to, in f32
+  double kv_token_bytes = 0;  // K and V of one token, or its latent row
+  int64_t window = 0;         // positions that a row attends to at most; 0: all before it
+
+  // Weights that a step of `rows` rows reads, once. Every matrix of a dense layer sees every row. Of E experts those
+  // are read that some row chose: E (1 - (1 - k/E)^rows) of them, when the rows choose independently and one expert as
+  // often as another.
+  double BytesTouched(double rows) const {
+    return rows > 0 ? bytes_kept - expert_bytes * std::pow(1 - expert_share, rows) : 0;
+  }
+  friend bool operator==(const PartWork&, const PartWork&) = default;
+};
+
+struct ModelParts {
+  std::vector<PartWork> layers;
+  PartWork head;  // norm, output matrix, bias
+  int64_t hidden = 0;
+
+  int64_t window = 0;  // of the layers that have one, the largest; 0: none has
+  // Of all layers and the head: bytes_kept, expert_bytes, and as expert_share the mean over these; nothing else.
+  PartWork Bytes() const;
+};
+
+// The tensors of a layer that hold something of every expert; none in a dense layer.
+std::vector<const GgufTensor*> ExpertTensorsOf(const LayerTensors& layer);
+
+// Operations of a row and a position that it attends to: its share of the scores and of what they weigh. A latent row
+// of r + d elements is the key as a whole and the value with its first r: 2 * heads * (2r + d).
+double AttentionOps(const AttentionSpec& attention);
+
+// `bf16_dot`: see ActivationKindFor. kInvalidArgument: a KV type that does not suit the model.
+absl::StatusOr<ModelParts> PartsOf(const ModelDescription& model, KvType kv_type, bool bf16_dot);
 
 }  // namespace stagecoach
 

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "common/gguf/gguf_file.h"
 #include "common/model/layer_spec.h"
-#include "common/model/model_limits.h"
 
 namespace stagecoach {
 
@@ -37,6 +36,14 @@ struct HyperParameters {
 // supported ones for another architecture, and for what no code computes; kInvalidArgument names the key, the value and
 // the range.
 absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file);
+
+// Bounds far above any model; they keep products of sizes far from overflow.
+inline constexpr int64_t kMaxLayers = 1024;
+inline constexpr int64_t kMaxContext = int64_t{1} << 30;
+inline constexpr int64_t kMaxWidth = int64_t{1} << 24;
+inline constexpr int64_t kMaxHeads = int64_t{1} << 16;
+inline constexpr int64_t kMaxHeadDim = 1024;              // of a query, key or value
+inline constexpr int64_t kMaxExperts = int64_t{1} << 12;  // what routing a row takes grows with its square
 
 }  // namespace stagecoach
 

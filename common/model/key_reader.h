@@ -13,6 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf_file.h"
+#include "common/model/architectures.h"
+#include "common/model/hyper_parameters.h"
 
 namespace stagecoach {
 
@@ -106,6 +108,15 @@ class KeyReader {
   const GgufMetadata& metadata_;
   std::string prefix_;
 };
+
+// Reads the attention of every layer and the block group of its KV into hyper.layers, which has the layers that run.
+// `blocks`: the layers of the file. Errors: as ReadHyperParameters.
+absl::Status ReadAttentions(const KeyReader& keys, const Architecture& architecture, const GgufFile& file,
+                            int64_t blocks, HyperParameters& hyper);
+
+// Reads the FFN of every layer into hyper.layers, which has the layers that run; hyper.vocab is known. `blocks`: the
+// layers of the file. Errors: as ReadHyperParameters.
+absl::Status ReadFfns(const KeyReader& keys, const Architecture& architecture, int64_t blocks, HyperParameters& hyper);
 
 }  // namespace stagecoach
 

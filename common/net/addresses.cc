@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "absl/strings/match.h"
-#include "common/net/socket_address.h"
 
 namespace stagecoach {
 namespace {

@@ -3,6 +3,10 @@
 
 // Addresses of this host and of names. Addresses are texts ("10.1.2.3", "fd00::1"). Thread-safe.
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +27,20 @@ std::string AddressTowards(const std::string& address);
 bool IsIpv6(const std::string& address);
 // 127.0.0.0/8 and ::1.
 bool IsLoopbackAddress(const std::string& address);
+
+// An address as the system's calls take it.
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+// Absent for a text that is no address.
+std::optional<SocketAddress> ParseAddress(const std::string& address, int port);
+
+// The address alone; one of IPv4 that came through a socket of IPv6 is shown as IPv4's. Empty for other families.
+std::string AddressText(const sockaddr* address);
 
 }  // namespace stagecoach
 

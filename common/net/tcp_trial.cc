@@ -2,6 +2,7 @@
 
 #include <netinet/tcp.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/net/socket_address.h"
+#include "common/net/addresses.h"
 
 namespace stagecoach {
 namespace {
@@ -59,6 +60,16 @@ Moved MoveBytes(int socket, TrialTurn* turn) {
 bool IsDone(const TrialTurn& turn) { return turn.sends ? turn.sent == turn.size : turn.bytes.size() == turn.size; }
 
 short EventsOf(const std::vector<TrialTurn>& turns) { return turns.empty() || !turns.front().sends ? POLLIN : POLLOUT; }
+
+constexpr size_t kLengthBytes = 4;
+
+// Of the message that the bytes begin with; absent while they are too few.
+std::optional<size_t> LengthOf(const std::string& bytes) {
+  if (bytes.size() < kLengthBytes) return std::nullopt;
+  size_t length = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) length |= static_cast<size_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
+  return length;
+}
 
 }  // namespace
 
@@ -254,6 +265,37 @@ std::optional<int> TrialServer::TakeControl() {
   const int control = controls_.front();
   controls_.erase(controls_.begin());
   return control;
+}
+
+MessageChannel::~MessageChannel() { close(socket_); }
+
+bool MessageChannel::Receive() {
+  char buffer[4096];
+  // What was read is taken before more is: a peer can make us hold two messages at most.
+  while (received_.size() < kLengthBytes + kMostMessageBytes) {
+    if (LengthOf(received_).value_or(0) > kMostMessageBytes) return false;
+    const ssize_t n = recv(socket_, buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    if (n == 0) return false;
+    received_.append(buffer, static_cast<size_t>(n));
+  }
+  return LengthOf(received_).value_or(0) <= kMostMessageBytes;
+}
+
+std::optional<std::string> MessageChannel::Next() {
+  const std::optional<size_t> length = LengthOf(received_);
+  if (!length.has_value() || received_.size() - kLengthBytes < *length) return std::nullopt;
+  std::string message = received_.substr(kLengthBytes, *length);
+  received_.erase(0, kLengthBytes + *length);
+  return message;
+}
+
+bool MessageChannel::Send(const std::string& message) {
+  std::string bytes;
+  for (size_t i = 0; i < kLengthBytes; ++i) bytes.push_back(static_cast<char>((message.size() >> (8 * i)) & 0xff));
+  bytes += message;
+  return send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
 }
 
 }  // namespace stagecoach

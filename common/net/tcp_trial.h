@@ -9,11 +9,9 @@
 //   client ── kTrialBytes ───────────────────────> server      kSending: one byte says that all have come
 //   client <─────────────────────── kTrialBytes ── server      kReceiving
 //
-// A trial then ends. A connection for control stays open for messages (message_channel.h). The token is what a server
-// says of itself over another way: no stranger is answered, and an address that several hosts have is told from the one
-// that was meant.
-//
-// Nothing here waits: whoever owns it polls. Not thread-safe.
+// A trial then ends; a connection for control stays open for messages (MessageChannel). The server's token comes by
+// another way: no stranger is answered, and of several hosts with one address only the one that was meant. Nothing here
+// waits: whoever owns it polls. Not thread-safe.
 
 #include <poll.h>
 
@@ -120,6 +118,30 @@ class TrialServer {
   std::vector<Connection> connections_;
   std::vector<int> controls_;
   int lost_controls_ = 0;
+};
+
+// Small messages over a connection whose trial has passed: each a u32 of its length (little-endian), then its bytes.
+class MessageChannel {
+ public:
+  static constexpr size_t kMostMessageBytes = 4096;
+
+  // Owns the socket, which does not block.
+  explicit MessageChannel(int socket) : socket_(socket) {}
+  ~MessageChannel();
+  MessageChannel(const MessageChannel&) = delete;
+
+  void AddWaits(std::vector<pollfd>* waits) const { waits->push_back({socket_, POLLIN, 0}); }
+
+  // Reads what has come. False once the other end has closed, or sent what is no message.
+  bool Receive();
+  std::optional<std::string> Next();
+
+  // False when it does not go at once: the other end does not read.
+  bool Send(const std::string& message);
+
+ private:
+  const int socket_;
+  std::string received_;
 };
 
 }  // namespace stagecoach

@@ -7,7 +7,7 @@
 //   {"number":3,"slices":[{"sequence":1,"start":512,"count":88,"sample":true}],"submit_us":..,"confirm_us":..,
 //    "stages":[{"stage":0,"received_us":..,"start_us":..,"end_us":..},..]}
 //
-// and, for a replay (common/obs/step_inputs.h), where there are any: "job" (with the first micro-batch), "commands"
+// and, for a replay (StepInputs), where there are any: "job" (with the first micro-batch), "commands"
 // ({"add":7,"confirmed":3,"prompt_tokens":..,"output_tokens":..,"max_new_tokens":..} or {"cancel":7,"confirmed":4})
 // and "decode_groups".
 //
@@ -43,10 +43,9 @@ struct StepLogFormat {
 };
 StepLogFormat PlainStepLog();
 
-// Lines are made and written by a thread of the log's own: however slow the disk is, Write does not wait for it. What
-// is handed over reaches the file whole lines at a time and without delay, so that a killed job leaves whole lines.
-// When the file cannot be written the log ends there; that is logged once, with the file's name. Write, Close: one
-// thread.
+// A thread of its own makes and writes the lines: Write never waits for the disk. Whole lines reach the file at once,
+// so that a killed job leaves whole lines. When the file cannot be written the log ends there, and says so once. Write,
+// Close: one thread.
 class StepLog : public StepSink {
  public:
   // Memory for lines that the disk has not taken yet. What comes on top of that is left out, and counted.
@@ -59,8 +58,7 @@ class StepLog : public StepSink {
 
   void Write(StepRecord record) override;
 
-  // From here on Write waits when there is no memory left for a line, rather than leave it out: for who simulates and
-  // has the time. The same thread as Write.
+  // From here on Write waits for room rather than leave a line out: for simulations. The same thread as Write.
   void WaitForTheDisk() { wait_for_disk_ = true; }
 
   // Waits until all lines are written. kDataLoss: the first error, or how many lines were left out. No Write follows.
@@ -88,6 +86,14 @@ class StepLog : public StepSink {
 
   std::thread writer_;  // last: it uses the rest
 };
+
+// One line, read back. Fields of other names are passed over. kInvalidArgument: the field, what was expected and what
+// was found.
+absl::StatusOr<StepRecord> ParseStepLogLine(absl::string_view line);
+
+// All lines of a file, empty ones aside, and so is half a line at its end, which a killed job may leave. kNotFound when
+// it cannot be read; kInvalidArgument with the file and the line.
+absl::StatusOr<std::vector<StepRecord>> ReadStepLog(const std::string& file);
 
 }  // namespace stagecoach
 

@@ -4,15 +4,74 @@
 // All that is known of a micro-batch once its result is there: what it held, when each stage worked on it, and how the
 // queues stood. Plain numbers of whatever clocks the engine and the stages have; logs and timelines are made of it.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "common/obs/step_inputs.h"
+#include "common/base/ids.h"
 #include "common/step/step.h"
 
 namespace stagecoach {
+
+// StepInputs and its parts: what decided, beside results, what a micro-batch holds. With it a recorded run can be
+// replayed.
+
+// How the job's scheduler was made; fields as of its options.
+struct RecordedJob {
+  int32_t stages = 0;
+  int32_t max_num_seqs = 0, max_num_batched_tokens = 0, prefill_chunk = 0;
+  std::string policy, chunking;
+  double slo_itl_us = 0;
+  double experts = 0, experts_chosen = 1;  // of the weights, of the experts: what steps read by their rows
+  int32_t block_tokens = 0;
+  std::vector<int32_t> group_blocks;
+  std::vector<int64_t> group_windows;
+  int64_t context = 0;
+  int32_t micro_batches = 0, most_groups = 0;
+  int64_t max_open_tokens = 0;
+  bool prefix_caching = false;
+  int32_t decode_groups = 0;  // at the beginning
+  friend bool operator==(const RecordedJob&, const RecordedJob&) = default;
+};
+
+// A request that was taken up, or cancelled, between two micro-batches.
+struct RecordedCommand {
+  SequenceId sequence = 0;
+  uint64_t confirmed = 0;  // results that had come back before it
+  bool cancel = false;
+  // Otherwise: the request.
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;  // produced by an earlier job
+  int64_t max_new_tokens = 0;
+  int64_t score_from = -1;
+  uint64_t tenant = 0;  // what it is known by there, of 63 bits; 0: it has no name
+  double weight = 1;
+  int32_t priority_class = 1;
+  std::vector<uint64_t> blocks;  // with a prefix cache: for each full block of its tokens, what it is known by there,
+                                 // of 63 bits
+  friend bool operator==(const RecordedCommand&, const RecordedCommand&) = default;
+};
+
+// A block that the micro-batch fills with tokens of which some were produced, with a prefix cache.
+struct RecordedBlock {
+  SequenceId sequence = 0;
+  int64_t block = 0;  // of the sequence
+  uint64_t hash = 0;  // as of RecordedCommand::blocks
+  friend bool operator==(const RecordedBlock&, const RecordedBlock&) = default;
+};
+inline constexpr uint64_t kRecordedHashMask = ~uint64_t{0} >> 1;
+
+struct StepInputs {
+  std::optional<RecordedJob> job;         // with the first micro-batch alone
+  std::vector<RecordedCommand> commands;  // since the micro-batch before, in order
+  std::vector<RecordedBlock> blocks;
+  int32_t decode_groups = 0;  // once its own result had come back; 0: not told
+  friend bool operator==(const StepInputs&, const StepInputs&) = default;
+};
 
 // After the result was taken.
 struct QueueCounts {
@@ -29,12 +88,33 @@ struct StepRecord {
     bool sample = false;
   };
   StepRecord() = default;
-  StepRecord(const MicroBatch& batch, const StepResult& result);
-  size_t bytes() const;  // of memory, about
+  StepRecord(const MicroBatch& batch, const StepResult& result)
+      : number(batch.number), shutdown(batch.shutdown), times(result.times) {
+    slices.reserve(batch.slices.size());
+    for (const SequenceSlice& slice : batch.slices) {
+      slices.push_back({slice.sequence, slice.start, slice.count, slice.sample});
+    }
+  }
+
+  // Of memory, about.
+  size_t bytes() const {
+    size_t hashes = 0;
+    for (const RecordedCommand& command : inputs.commands) hashes += command.blocks.size();
+    return hashes * sizeof(uint64_t) + sizeof(*this) + slices.size() * sizeof(Slice) +
+           times.size() * sizeof(StageTimes) + inputs.commands.size() * sizeof(RecordedCommand) +
+           inputs.blocks.size() * sizeof(RecordedBlock) +
+           (queues.blocks_used.size() + queues.blocks_free.size()) * sizeof(int32_t);
+  }
 
   // A slice of one sampled row is taken for a decode row, though it may be a prompt's last.
-  int64_t rows() const;
-  int64_t decode_rows() const;
+  int64_t rows() const {
+    int64_t rows = 0;
+    for (const Slice& slice : slices) rows += slice.count;
+    return rows;
+  }
+  int64_t decode_rows() const {
+    return std::count_if(slices.begin(), slices.end(), [](const Slice& s) { return s.count == 1 && s.sample; });
+  }
 
   uint64_t number = 0;
   bool shutdown = false;  // the last frame of a job, without rows

@@ -5,7 +5,6 @@
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
 #include "common/quant/block_codes.h"
-#include "common/quant/block_scales.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {

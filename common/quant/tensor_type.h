@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace stagecoach {
 
@@ -67,6 +68,11 @@ void QuantizeRow(TensorType type, const float* in, int64_t elements, uint8_t* ro
 // `magnitude` and none is larger than about 16 times that. The same bytes for the same arguments on every machine.
 // For tests and for models without weights. Any supported type.
 void FillRandomRow(TensorType type, int64_t elements, uint64_t seed, float magnitude, uint8_t* row);
+
+// The first of `count` blocks whose scale or minimum is an infinity or NaN; of a plain float type the first such
+// element. Codes are integers, so other blocks decode to finite values. Any supported type. Reads only the scales of
+// blocks.
+std::optional<int64_t> FindNonFinite(TensorType type, const uint8_t* blocks, int64_t count);
 
 // IEEE half and bfloat16, rounded to nearest even; all values including infinities and NaN.
 float HalfToFloat(uint16_t bits);

@@ -2,7 +2,7 @@
 #define STAGECOACH_COMMON_STEP_SAMPLING_LIMITS_H_
 
 // The ranges of what says how tokens are chosen: the same for the command line, the model file, requests, frames and
-// stages. step_check.h checks them.
+// stages. step.h checks them.
 
 #include "common/base/value_range.h"
 #include "common/step/step.h"

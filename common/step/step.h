@@ -4,11 +4,15 @@
 // The plain structs of one step, shared by the scheduler, the engine and the stages. No protobuf here: common/wire
 // turns them to frames and back.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 
 namespace stagecoach {
@@ -38,18 +42,16 @@ inline constexpr int kMaxLogprobs = 128;
 // Every row of a prompt can have them, so this bounds the size of a result; a job without has no room for them.
 inline constexpr int kMaxPromptLogprobs = 20;
 
-// Lists of KV blocks, one a block group. Layers whose keys and values live alike share a group; the model says which
-// groups there are. Each has a pool of its own, with the same number of blocks on every stage, so an id means something
-// only together with its group. In a sequence's tables the block at place i holds positions [i * block_tokens,
-// (i + 1) * block_tokens). A group can have a window (window_blocks.h): blocks at the beginning of a table that no
-// later row sees are given back while the sequence goes on, and their places hold kNoBlock.
+// Lists of KV blocks, one a block group: the layers whose keys and values live alike. Each group has a pool of its own,
+// as large on every stage, and an id means something only within its group. The block at place i of a sequence's table
+// holds positions [i * block_tokens, (i + 1) * block_tokens). With a window (window_blocks.h) blocks at the beginning
+// that no later row sees are given back while the sequence goes on, and their places hold kNoBlock.
 using BlockLists = std::vector<std::vector<BlockId>>;  // [groups][blocks]
 
 // Makes a sequence known to every stage. Output tokens are those produced before a preemption or a restart: they are
-// computed again like a prompt, but stay output for the penalties. It may begin behind rows that other sequences with
-// the same tokens have computed: its tables then begin with those blocks, which are full, and it shares them. Of a
-// group with a window the list may lack blocks at its beginning that no row from shared_rows on sees: it has those of
-// the last places.
+// computed again like a prompt, but stay output for the penalties. It may begin behind rows of other sequences with the
+// same tokens, and then shares their blocks, which are full; of a group with a window those of the last places, from
+// the first that a row from shared_rows on sees.
 struct OpenSequence {
   SequenceId sequence = 0;
   std::vector<TokenId> prompt;  // never empty
@@ -164,6 +166,25 @@ struct StepResult {
   std::vector<uint32_t> layer_checksums;
   friend bool operator==(const StepResult&, const StepResult&) = default;
 };
+
+// What makes a sequence valid for a vocabulary, for the engine, for frames and for the stage that samples.
+// kInvalidArgument names the field, what it is and what was expected: "sampling.top_p is 2, expected more than 0 and up
+// to 1". Ranges: sampling_limits.h. Thread-safe.
+
+// Every token is in [0, vocab); `field` names the list.
+absl::Status CheckTokenIds(absl::string_view field, absl::Span<const TokenId> tokens, int64_t vocab);
+
+// A bias is in its range, or -inf, which forbids the token.
+absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab);
+
+// There is a prompt, every token is in [0, vocab), and the sampling parameters are valid.
+absl::Status CheckOpenSequence(const OpenSequence& open, int64_t vocab);
+
+// Nothing is released that a row of the slice sees, nothing of a group without a window, and there is an entry for
+// every group or none at all. `groups` and `windows`, [groups] or empty, are of block groups (window_blocks.h). What
+// was released before, the stages know.
+absl::Status CheckReleasedBlocks(const SequenceSlice& slice, size_t groups, absl::Span<const int64_t> windows,
+                                 int32_t block_tokens);
 
 }  // namespace stagecoach
 

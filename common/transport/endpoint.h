@@ -4,15 +4,20 @@
 // How one rank talks to the others: whole frames, no blocking call, one calling thread. Two bodies: loopback (threads
 // of one process, with fault hooks for tests) and mpi/.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/value_range.h"
 #include "common/wire/frame_buffer.h"
 
 namespace stagecoach {
@@ -24,6 +29,12 @@ enum class Channel : int {
   kTelemetry = 4,  // stage -> coordinator: ready, failure, heartbeats
   kWeights = 5,    // stage -> coordinator and back: requests for parts of the model's files, and these
 };
+inline constexpr NamedValue<Channel> kChannels[] = {{Channel::kSetup, "setup"},
+                                                    {Channel::kStep, "step"},
+                                                    {Channel::kResult, "result"},
+                                                    {Channel::kTelemetry, "telemetry"},
+                                                    {Channel::kWeights, "weights"}};
+constexpr const char* ChannelName(Channel channel) { return NameOf(kChannels, channel); }  // for messages
 inline constexpr int kAnyRank = -1;
 
 // A frame that has arrived: 64-byte aligned memory that is lent to the holder. When this object goes (on any thread),
@@ -84,8 +95,37 @@ class Endpoint {
   virtual EndpointCounters counters() const = 0;
 };
 
-// "step", "result", ...: for messages.
-const char* ChannelName(Channel channel);
+// For the bodies: what OpenReceive refuses, given the receives that are open in a world of `size` ranks.
+template <typename Receive>
+absl::Status CheckReceive(const std::vector<Receive>& open, Channel channel, int source, int depth, int size) {
+  if (source != kAnyRank && (source < 0 || source >= size)) {
+    return absl::InvalidArgumentError(absl::StrCat("receive from rank ", source, ", expected 0 to ", size - 1));
+  }
+  if (depth < 1) return absl::InvalidArgumentError(absl::StrCat("receive depth is ", depth, ", expected at least 1"));
+  for (const Receive& receive : open) {
+    if (receive.channel != channel) continue;
+    if (receive.source != source && receive.source != kAnyRank && source != kAnyRank) continue;
+    return absl::InvalidArgumentError(absl::StrCat("channel ", ChannelName(channel), " from rank ", source,
+                                                   " is open already (from rank ", receive.source, ")"));
+  }
+  return absl::OkStatus();
+}
+
+// For the bodies: the memory of one receive, lent to whoever holds the frame that arrived in it.
+struct ReceiveSlot {
+  explicit ReceiveSlot(size_t bytes) : memory(bytes) {}
+  AlignedBuffer memory;
+  std::atomic<bool> lent{false};  // set by the endpoint's thread, cleared by whichever thread drops the lease
+};
+
+// Lends a slot. Dropping the lease only clears the flag (the endpoint's thread finds it at its next Poll), so any
+// thread may do it; a lease that outlives the endpoint keeps the memory alive.
+inline std::shared_ptr<const void> Lend(std::shared_ptr<ReceiveSlot> slot) {
+  slot->lent.store(true, std::memory_order_relaxed);
+  const void* memory = slot->memory.data();
+  return std::shared_ptr<const void>(
+      memory, [slot = std::move(slot)](const void*) { slot->lent.store(false, std::memory_order_release); });
+}
 
 }  // namespace stagecoach
 

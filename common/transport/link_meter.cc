@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach {

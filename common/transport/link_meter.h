@@ -10,8 +10,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
-#include "common/base/clock_offset.h"
+#include "common/base/clock.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
 

@@ -1,7 +1,6 @@
 #include "common/transport/loopback.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -14,7 +13,6 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/transport/receive_slot.h"
 
 namespace stagecoach {
 namespace {
@@ -87,17 +85,116 @@ class LoopbackWorld::LoopbackEndpoint : public Endpoint {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(world_->mailboxes_.size()); }
-  absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) override;
-  absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) override;
-  absl::StatusOr<std::optional<ReceivedFrame>> Poll() override;
-  bool SendsPending() const override;
+
+  absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) override {
+    RETURN_IF_ERROR(CheckReceive(receives_, channel, source, depth, size()));
+    Receive& receive = receives_.emplace_back(Receive{channel, source, max_bytes, {}});
+    for (int i = 0; i < depth; ++i) receive.slots.push_back(std::make_shared<ReceiveSlot>(max_bytes));
+    return absl::OkStatus();
+  }
+
+  absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) override {
+    if (destination < 0 || destination >= size()) {
+      return absl::InvalidArgumentError(absl::StrCat("send to rank ", destination, ", expected 0 to ", size() - 1));
+    }
+    if (world_->aborted_) return absl::AbortedError("the job was aborted");
+    const uint64_t index = sent_[{channel, destination}]++;
+    const Fault fault = world_->hook_ ? world_->hook_(channel, rank_, destination, index) : Fault{};
+    const int64_t now = MonotonicUs();
+    auto taken = std::make_shared<std::atomic<bool>>(fault.kind == Fault::Kind::kDrop);
+    sends_.push_back({channel, buffer, now, taken});
+    if (fault.kind == Fault::Kind::kDrop) return absl::OkStatus();
+
+    Parcel parcel;
+    if (fault.kind == Fault::Kind::kCorrupt || fault.kind == Fault::Kind::kTruncate) {
+      parcel.is_changed = true;
+      parcel.changed.assign(buffer->message().begin(), buffer->message().end());
+      if (fault.offset < parcel.changed.size()) {
+        if (fault.kind == Fault::Kind::kCorrupt) parcel.changed[fault.offset] ^= 0xff;
+        if (fault.kind == Fault::Kind::kTruncate) parcel.changed.resize(fault.offset);
+      }
+    }
+    parcel.buffer = std::move(buffer);
+    parcel.deliver_at_us = fault.kind == Fault::Kind::kDelay ? now + fault.delay_us : now;
+    parcel.taken = std::move(taken);
+    Mailbox& mailbox = *world_->mailboxes_[destination];
+    std::lock_guard<std::mutex> lock(mailbox.mu);
+    if (mailbox.left) {
+      parcel.taken->store(true, std::memory_order_release);
+    } else {
+      mailbox.waiting[{channel, rank_}].push_back(std::move(parcel));
+      mailbox.arrival.notify_one();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::optional<ReceivedFrame>> Poll() override {
+    if (world_->aborted_) return absl::AbortedError("the job was aborted");
+    FinishSends();
+    for (const Receive& receive : receives_) RETURN_IF_ERROR(TakeFrames(receive));
+    if (arrived_.empty()) {
+      std::unique_lock<std::mutex> lock(own_->mu);
+      own_->arrival.wait_for(lock, kPatience, [this] { return own_->Holds(); });
+      return std::optional<ReceivedFrame>();
+    }
+    std::optional<ReceivedFrame> frame = std::move(arrived_.front());
+    arrived_.pop_front();
+    return frame;
+  }
+
+  bool SendsPending() const override {
+    for (const PendingSend& send : sends_) {
+      if (!send.taken->load(std::memory_order_acquire)) return true;
+    }
+    return false;
+  }
+
   EndpointCounters counters() const override { return counters_; }
 
  private:
-  void FinishSends();
+  void FinishSends() {
+    std::erase_if(sends_, [this](const PendingSend& send) {
+      if (!send.taken->load(std::memory_order_acquire)) return false;
+      counters_.Sent(send.channel, send.buffer->message().size(), send.begin_us, MonotonicUs());
+      return true;
+    });
+  }
+
   // Moves what fits from the mailbox to the free receives.
-  absl::Status TakeFrames(const Receive& receive);
-  absl::Status Take(const Receive& receive, int source, std::deque<Parcel>* parcels);
+  absl::Status TakeFrames(const Receive& receive) {
+    Mailbox& mailbox = *world_->mailboxes_[rank_];
+    std::lock_guard<std::mutex> lock(mailbox.mu);
+    for (auto& [key, parcels] : mailbox.waiting) {
+      if (key.first != receive.channel) continue;
+      if (receive.source != kAnyRank && key.second != receive.source) continue;
+      RETURN_IF_ERROR(Take(receive, key.second, &parcels));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Take(const Receive& receive, int source, std::deque<Parcel>* parcels) {
+    const int64_t now = MonotonicUs();
+    while (!parcels->empty() && parcels->front().deliver_at_us <= now) {
+      std::shared_ptr<ReceiveSlot> slot = receive.FreeSlot();
+      if (slot == nullptr) break;
+      const Parcel parcel = std::move(parcels->front());
+      parcels->pop_front();
+      const absl::Span<const uint8_t> bytes = parcel.bytes();
+      if (bytes.size() > receive.max_bytes) {
+        parcel.taken->store(true, std::memory_order_release);
+        return absl::InvalidArgumentError(absl::StrCat("frame on channel ", ChannelName(receive.channel), " from rank ",
+                                                       source, " has ", bytes.size(), " bytes, expected at most ",
+                                                       receive.max_bytes));
+      }
+      if (!bytes.empty()) std::memcpy(slot->memory.data(), bytes.data(), bytes.size());
+      parcel.taken->store(true, std::memory_order_release);
+      ++counters_.frames_received;
+      counters_.bytes_received += bytes.size();
+      const absl::Span<const uint8_t> received(slot->memory.data(), bytes.size());
+      arrived_.emplace_back(receive.channel, source, received, Lend(std::move(slot)));
+    }
+    return absl::OkStatus();
+  }
 
   LoopbackWorld* const world_;
   const int rank_;
@@ -119,122 +216,6 @@ LoopbackWorld::~LoopbackWorld() = default;
 std::unique_ptr<Endpoint> LoopbackWorld::Connect(int rank) {
   CHECK(rank >= 0 && rank < static_cast<int>(mailboxes_.size()));
   return std::make_unique<LoopbackEndpoint>(this, rank);
-}
-
-absl::Status LoopbackWorld::LoopbackEndpoint::OpenReceive(Channel channel, int source, size_t max_bytes, int depth) {
-  if (source != kAnyRank && (source < 0 || source >= size())) {
-    return absl::InvalidArgumentError(absl::StrCat("receive from rank ", source, ", expected 0 to ", size() - 1));
-  }
-  if (depth < 1) return absl::InvalidArgumentError(absl::StrCat("receive depth is ", depth, ", expected at least 1"));
-  for (const Receive& receive : receives_) {
-    if (receive.channel == channel && (receive.source == source || receive.source == kAnyRank || source == kAnyRank)) {
-      return absl::InvalidArgumentError(absl::StrCat("channel ", ChannelName(channel), " from rank ", source,
-                                                     " is open already (from rank ", receive.source, ")"));
-    }
-  }
-  Receive& receive = receives_.emplace_back(Receive{channel, source, max_bytes, {}});
-  for (int i = 0; i < depth; ++i) receive.slots.push_back(std::make_shared<ReceiveSlot>(max_bytes));
-  return absl::OkStatus();
-}
-
-absl::Status LoopbackWorld::LoopbackEndpoint::Send(Channel channel, int destination,
-                                                   std::shared_ptr<const FrameBuffer> buffer) {
-  if (destination < 0 || destination >= size()) {
-    return absl::InvalidArgumentError(absl::StrCat("send to rank ", destination, ", expected 0 to ", size() - 1));
-  }
-  if (world_->aborted_) return absl::AbortedError("the job was aborted");
-  const uint64_t index = sent_[{channel, destination}]++;
-  const Fault fault = world_->hook_ ? world_->hook_(channel, rank_, destination, index) : Fault{};
-  const int64_t now = MonotonicUs();
-  auto taken = std::make_shared<std::atomic<bool>>(fault.kind == Fault::Kind::kDrop);
-  sends_.push_back({channel, buffer, now, taken});
-  if (fault.kind == Fault::Kind::kDrop) return absl::OkStatus();
-
-  Parcel parcel;
-  if (fault.kind == Fault::Kind::kCorrupt || fault.kind == Fault::Kind::kTruncate) {
-    parcel.is_changed = true;
-    parcel.changed.assign(buffer->message().begin(), buffer->message().end());
-    if (fault.offset < parcel.changed.size()) {
-      if (fault.kind == Fault::Kind::kCorrupt) parcel.changed[fault.offset] ^= 0xff;
-      if (fault.kind == Fault::Kind::kTruncate) parcel.changed.resize(fault.offset);
-    }
-  }
-  parcel.buffer = std::move(buffer);
-  parcel.deliver_at_us = fault.kind == Fault::Kind::kDelay ? now + fault.delay_us : now;
-  parcel.taken = std::move(taken);
-  Mailbox& mailbox = *world_->mailboxes_[destination];
-  std::lock_guard<std::mutex> lock(mailbox.mu);
-  if (mailbox.left) {
-    parcel.taken->store(true, std::memory_order_release);
-  } else {
-    mailbox.waiting[{channel, rank_}].push_back(std::move(parcel));
-    mailbox.arrival.notify_one();
-  }
-  return absl::OkStatus();
-}
-
-void LoopbackWorld::LoopbackEndpoint::FinishSends() {
-  std::erase_if(sends_, [this](const PendingSend& send) {
-    if (!send.taken->load(std::memory_order_acquire)) return false;
-    counters_.Sent(send.channel, send.buffer->message().size(), send.begin_us, MonotonicUs());
-    return true;
-  });
-}
-
-absl::Status LoopbackWorld::LoopbackEndpoint::Take(const Receive& receive, int source, std::deque<Parcel>* parcels) {
-  const int64_t now = MonotonicUs();
-  while (!parcels->empty() && parcels->front().deliver_at_us <= now) {
-    std::shared_ptr<ReceiveSlot> slot = receive.FreeSlot();
-    if (slot == nullptr) break;
-    const Parcel parcel = std::move(parcels->front());
-    parcels->pop_front();
-    const absl::Span<const uint8_t> bytes = parcel.bytes();
-    if (bytes.size() > receive.max_bytes) {
-      parcel.taken->store(true, std::memory_order_release);
-      return absl::InvalidArgumentError(absl::StrCat("frame on channel ", ChannelName(receive.channel), " from rank ",
-                                                     source, " has ", bytes.size(), " bytes, expected at most ",
-                                                     receive.max_bytes));
-    }
-    if (!bytes.empty()) std::memcpy(slot->memory.data(), bytes.data(), bytes.size());
-    parcel.taken->store(true, std::memory_order_release);
-    ++counters_.frames_received;
-    counters_.bytes_received += bytes.size();
-    const absl::Span<const uint8_t> received(slot->memory.data(), bytes.size());
-    arrived_.emplace_back(receive.channel, source, received, Lend(std::move(slot)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LoopbackWorld::LoopbackEndpoint::TakeFrames(const Receive& receive) {
-  Mailbox& mailbox = *world_->mailboxes_[rank_];
-  std::lock_guard<std::mutex> lock(mailbox.mu);
-  for (auto& [key, parcels] : mailbox.waiting) {
-    if (key.first != receive.channel) continue;
-    if (receive.source != kAnyRank && key.second != receive.source) continue;
-    RETURN_IF_ERROR(Take(receive, key.second, &parcels));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::optional<ReceivedFrame>> LoopbackWorld::LoopbackEndpoint::Poll() {
-  if (world_->aborted_) return absl::AbortedError("the job was aborted");
-  FinishSends();
-  for (const Receive& receive : receives_) RETURN_IF_ERROR(TakeFrames(receive));
-  if (arrived_.empty()) {
-    std::unique_lock<std::mutex> lock(own_->mu);
-    own_->arrival.wait_for(lock, kPatience, [this] { return own_->Holds(); });
-    return std::optional<ReceivedFrame>();
-  }
-  std::optional<ReceivedFrame> frame = std::move(arrived_.front());
-  arrived_.pop_front();
-  return frame;
-}
-
-bool LoopbackWorld::LoopbackEndpoint::SendsPending() const {
-  for (const PendingSend& send : sends_) {
-    if (!send.taken->load(std::memory_order_acquire)) return true;
-  }
-  return false;
 }
 
 }  // namespace stagecoach

@@ -21,11 +21,9 @@ namespace stagecoach {
 //   then ("idle")           sleep 1/250 of the time since the last progress: 4 ms after a second, at most 20 ms (from
 //                           five seconds on)
 //
-// A pipeline at work is regular, and each sleep that is longer than needed is time in which a stage waits. So around
-// the time at which the next frame would come if it came as the last kGaps ones did, sleeps are short: kTriesAWindow
-// tries between the shortest and the longest of the last gaps (and a quarter of their difference, or 50 us, before and
-// after), or a sleep of 20 us where that would be more tries. Before that time no sleep goes beyond it. A frame that
-// comes at another time is found by the rungs above, as if nothing were expected.
+// A pipeline at work is regular. So sleeps are short around the time at which the next frame would come if it came as
+// the last kGaps ones did: kTriesAWindow tries between the shortest and the longest of the last gaps (and a quarter of
+// their difference, or 50 us, before and after), at most one every 20 us. Before that no sleep goes beyond its begin.
 class WaitPolicy {
  public:
   static constexpr int64_t kEagerUs = 100;
@@ -72,8 +70,7 @@ class Sleeper {
 
  private:
   enum State : uint32_t { kAwake, kAsleep, kWoken };
-  // What the sleeper waits on in the kernel. A condition variable would take its mutex again at each wake-up, which is
-  // one more system call in a process that does little else.
+  // A futex: a condition variable would take its mutex at each wake-up, one more system call.
   std::atomic<uint32_t> state_{kAwake};
 };
 
@@ -82,10 +79,9 @@ void PauseThread(const WaitPolicy::Pause& pause, Sleeper* sleeper);
 // Sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer.
 void AllowShortSleeps();
 
-// How long the calling thread, and those that it starts, want the processor at a time. A thread of short turns that
-// wakes up goes before threads of long ones, however busy these are, on Linux from 6.12 on (the slice of its EEVDF
-// scheduler); it needs no privilege and gets no larger share. Without it a frame waits on a host whose cores all
-// compute until one of the compute threads has used up its turn, some milliseconds. Other kernels ignore it.
+// How long the calling thread, and those that it starts, want the processor at a time. On Linux from 6.12 on (the slice
+// of EEVDF) a thread of short turns that wakes up goes before threads of long ones, with no larger share and without
+// privilege; elsewhere a frame may wait for milliseconds while all cores compute.
 enum class Turns { kShort, kLong };
 void AskForTurns(Turns turns);
 
@@ -99,8 +95,7 @@ class WaitLadder {
   bool idle() const;  // a second has passed without progress
   void Wait();        // one pause of the policy; a sleep ends, or does not begin, at a Wake
 
-  // Any thread: there is work for the waiting thread (a compute thread hands a frame back). Ends a sleep under way, or
-  // the next one before it begins, so that handing over does not cost half a sleep.
+  // Any thread: there is work. Ends a sleep under way, or the next one before it begins.
   void Wake() { sleeper_.Wake(); }
 
  private:

@@ -21,7 +21,6 @@
 #include "common/wire/frame_buffer.h"
 #include "proto/control.pb.h"
 #include "proto/probe.pb.h"
-#include "proto/telemetry.pb.h"
 
 namespace stagecoach {
 
@@ -58,16 +57,15 @@ struct FrameLimits {
   // BlocksFor(start) new blocks of each.
   int64_t BlocksFor(int64_t rows) const { return (rows + block_tokens - 1) / block_tokens; }
 
-  // Upper bounds that follow, from the worst case of every varint: of a header with its framing, of a step's payload,
-  // of a result frame. Memory of this size is reserved, but only the pages that frames really reach are ever touched.
+  // Upper bounds, from the worst case of every varint. Memory of this size is reserved; only the pages that frames
+  // reach are touched.
   size_t MaxStepHeaderBytes() const;
   size_t MaxStepPayloadBytes() const;
   size_t MaxStepFrameBytes() const;  // both, with padding: what a receive buffer needs
   size_t MaxResultFrameBytes() const;
 
-  // What a stage holds of frames: in_flight + 1 that it receives and as many on their way out, and the rows [max_rows,
-  // hidden] of floats where it computes what no payload of a frame can hold. The most logit biases of every slice at
-  // once, which are most of a frame's bound, are left out: their pages are not touched where requests bring few.
+  // What a stage holds of frames: in_flight + 1 that it receives and as many on their way out, and float rows
+  // [max_rows, hidden] for what no payload can hold. Without the most logit biases, whose pages are rarely touched.
   size_t HiddenOutsideBytes(bool last_stage) const;
   size_t StageFrameBytes(bool last_stage, int32_t in_flight) const;
 };

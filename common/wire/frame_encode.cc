@@ -1,8 +1,9 @@
-#include <algorithm>
+#include <bit>
+#include <cstring>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "common/wire/frame.h"
-#include "common/wire/frame_header.h"
 #include "common/wire/frame_layout.h"
 #include "common/wire/step_messages.h"
 
@@ -59,6 +60,14 @@ void Put(const std::vector<StageTimes>& times, pb::FrameHeader* out) {
   }
 }
 
+uint16_t ToBf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  // Rounding could carry a NaN's mantissa into infinity: a NaN is cut instead, and kept quiet.
+  return static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : rounded);
+}
+
 }  // namespace
 
 absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, FrameBuffer* buffer) {
@@ -93,26 +102,15 @@ absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, F
 
 absl::Status EncodeControl(const JobEpoch& job, const ControlBody& body, FrameBuffer* buffer) {
   pb::FrameHeader header = internal::StartHeader(job, 0);
-  size_t max_bytes = kMaxTelemetryFrameBytes;
-  if (const auto* hello = std::get_if<pb::Hello>(&body)) {
-    *header.mutable_hello() = *hello;
-    max_bytes = kMaxSetupFrameBytes;
-  } else if (const auto* assignment = std::get_if<pb::StageAssignment>(&body)) {
-    *header.mutable_assignment() = *assignment;
-    max_bytes = kMaxSetupFrameBytes;
-  } else if (const auto* ready = std::get_if<pb::StageReady>(&body)) {
-    *header.mutable_ready() = *ready;
-  } else if (const auto* failure = std::get_if<pb::StageFailure>(&body)) {
-    *header.mutable_failure() = *failure;
-  } else if (const auto* order = std::get_if<pb::ProbeOrder>(&body)) {
-    *header.mutable_probe_order() = *order;
-    max_bytes = kMaxSetupFrameBytes;
-  } else if (const auto* answer = std::get_if<pb::ProbeAnswer>(&body)) {
-    *header.mutable_probe_answer() = *answer;
-  } else {
-    *header.mutable_heartbeat() = std::get<pb::Heartbeat>(body);
+  const auto& message = std::visit(
+      [](const google::protobuf::Message& m) -> const auto& { return m; }, body);
+  const google::protobuf::OneofDescriptor* bodies = pb::FrameHeader::descriptor()->FindOneofByName("body");
+  for (int i = 0; i < bodies->field_count(); ++i) {  // each of these messages is one body alone
+    if (bodies->field(i)->message_type() != message.GetDescriptor()) continue;
+    header.GetReflection()->MutableMessage(&header, bodies->field(i))->CopyFrom(message);
   }
-  return internal::WriteFrame(header, max_bytes, false, 0, buffer);
+  const bool large = header.has_hello() || header.has_assignment() || header.has_probe_order();
+  return internal::WriteFrame(header, large ? kMaxSetupFrameBytes : kMaxTelemetryFrameBytes, false, 0, buffer);
 }
 
 absl::Status EncodePing(const pb::ProbePing& ping, bool with_payload, FrameBuffer* buffer) {
@@ -126,6 +124,34 @@ absl::Status EncodePing(const pb::ProbePing& ping, bool with_payload, FrameBuffe
     tensor->set_payload_bytes(payload_bytes);
   }
   return internal::WriteFrame(header, kMaxPingHeaderBytes, with_payload, payload_bytes, buffer);
+}
+
+static_assert(std::endian::native == std::endian::little,
+              "the wire is little-endian and its payloads are used in place");
+
+void EncodeHidden(WireType type, const float* in, size_t count, uint8_t* out) {
+  if (count == 0) return;
+  if (type == WireType::kF32) {
+    std::memcpy(out, in, count * sizeof(float));
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t half = ToBf16(in[i]);
+    std::memcpy(out + 2 * i, &half, sizeof half);
+  }
+}
+
+void DecodeHidden(WireType type, const uint8_t* in, size_t count, float* out) {
+  if (count == 0) return;
+  if (type == WireType::kF32) {
+    std::memcpy(out, in, count * sizeof(float));
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t half;
+    std::memcpy(&half, in + 2 * i, sizeof half);
+    out[i] = std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+  }
 }
 
 }  // namespace stagecoach

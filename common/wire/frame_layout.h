@@ -16,7 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/wire/frame.h"
 #include "common/wire/frame_buffer.h"
 #include "proto/frame.pb.h"
 
@@ -43,6 +45,22 @@ absl::Status WriteFrame(const pb::FrameHeader& header, size_t max_prefix_bytes, 
 // Finds the parts of a frame; checks order, lengths, padding and the header's checksum. Reads nothing outside of
 // `bytes`.
 absl::StatusOr<FrameParts> SplitFrame(absl::Span<const uint8_t> bytes, size_t max_prefix_bytes);
+
+// A header without tensor, times and body.
+pb::FrameHeader StartHeader(const JobEpoch& job, uint64_t number);
+
+struct OpenedFrame {
+  FrameParts parts;
+  pb::FrameHeader header;
+};
+
+// The part that all frames share: framing, checksum, version, job and number. Protobuf sees at most `max_prefix_bytes`
+// bytes.
+absl::StatusOr<OpenedFrame> OpenFrame(const JobEpoch& job, uint64_t number, absl::Span<const uint8_t> bytes,
+                                      size_t max_prefix_bytes);
+
+absl::Status CheckBody(const pb::FrameHeader& header, pb::FrameHeader::BodyCase expected, absl::string_view name);
+absl::Status CheckNoTensor(const OpenedFrame& frame);
 
 }  // namespace stagecoach::internal
 

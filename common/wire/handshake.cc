@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/cpu_topology.h"
 #include "common/base/host_info.h"
 #include "common/wire/job_proto.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/host_limits.h"
+#include "common/base/host_info.h"
 #include "proto/control.pb.h"
 
 namespace stagecoach {
@@ -19,7 +19,7 @@ inline constexpr char kLookFlag[] = "--look";  // at the processes of the launch
 inline constexpr char kModelToReadFlag[] = "--model";  // Hello.model_path is this one when the file can be read there
 // With so many seconds: after its report the host stays to be tried by TCP, and waits so long for the front to begin.
 inline constexpr char kNetworkFlag[] = "--network";
-// stage_worker --host-guard NAME COMMAND...: see stage_worker/host_guard.h.
+// stage_worker --host-guard NAME COMMAND...: see stage_worker/host_report.h.
 inline constexpr char kHostGuardFlag[] = "--host-guard";
 
 // Where a launch over several hosts has its private directory on each (common/base/private_dir.h).

@@ -1,5 +1,6 @@
 #include "common/wire/job_proto.h"
 
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -19,54 +20,19 @@ const FieldDescriptor* FieldOf(const JobSetting& setting) {
   return field;
 }
 
-template <typename Enum, typename Proto>
-struct Pair {
-  Enum value;
-  Proto proto;
-};
-
-constexpr Pair<KvType, pb::KvType> kKvTypePairs[] = {{KvType::kF32, pb::KV_TYPE_F32},
-                                                     {KvType::kF16, pb::KV_TYPE_F16},
-                                                     {KvType::kBF16, pb::KV_TYPE_BF16},
-                                                     {KvType::kQ8_0, pb::KV_TYPE_Q8_0}};
-constexpr Pair<WireType, pb::WireType> kWireTypePairs[] = {{WireType::kF32, pb::WIRE_TYPE_F32},
-                                                           {WireType::kBF16, pb::WIRE_TYPE_BF16}};
-constexpr Pair<Policy, pb::Policy> kPolicyPairs[] = {{Policy::kPrefillFirst, pb::POLICY_PREFILL_FIRST},
-                                                     {Policy::kInterleaved, pb::POLICY_INTERLEAVED},
-                                                     {Policy::kDecodePriority, pb::POLICY_DECODE_PRIORITY},
-                                                     {Policy::kThrottled, pb::POLICY_THROTTLED},
-                                                     {Policy::kPhases, pb::POLICY_PHASES}};
-constexpr Pair<Chunking, pb::Chunking> kChunkingPairs[] = {{Chunking::kConstant, pb::CHUNKING_CONSTANT},
-                                                           {Chunking::kEqualTime, pb::CHUNKING_EQUAL_TIME}};
-constexpr Pair<InstructionSet, pb::InstructionSet> kInstructionSetPairs[] = {
-    {InstructionSet::kScalar, pb::INSTRUCTION_SET_SCALAR},
-    {InstructionSet::kAvx2, pb::INSTRUCTION_SET_AVX2},
-    {InstructionSet::kAvx512, pb::INSTRUCTION_SET_AVX512},
-    {InstructionSet::kAvx512Vnni, pb::INSTRUCTION_SET_AVX512_VNNI},
-    {InstructionSet::kAvx512Bf16, pb::INSTRUCTION_SET_AVX512_BF16},
-    {InstructionSet::kNeonDotprod, pb::INSTRUCTION_SET_NEON_DOTPROD},
-    {InstructionSet::kNeonI8mm, pb::INSTRUCTION_SET_NEON_I8MM}};
-constexpr Pair<CpuBind, pb::CpuBind> kCpuBindPairs[] = {{CpuBind::kAuto, pb::CPU_BIND_AUTO},
-                                                        {CpuBind::kNone, pb::CPU_BIND_NONE}};
-constexpr Pair<WeightSource, pb::WeightSource> kWeightSourcePairs[] = {
-    {WeightSource::kFile, pb::WEIGHT_SOURCE_FILE}, {WeightSource::kStream, pb::WEIGHT_SOURCE_STREAM}};
-
-template <typename Enum, typename Proto, size_t kCount>
-Proto Encoded(const Pair<Enum, Proto> (&pairs)[kCount], Enum value) {
-  for (const Pair<Enum, Proto>& pair : pairs) {
-    if (pair.value == value) return pair.proto;
-  }
-  CHECK(false);
+// A choice has its own number and one more on the wire, where 0 is none.
+template <typename Proto, typename Enum, size_t kCount>
+Proto Encoded(const NamedValue<Enum> (&names)[kCount], Enum value) {
+  CHECK_LT(static_cast<size_t>(value), std::size(names));
+  return static_cast<Proto>(static_cast<int>(value) + 1);
 }
 
-template <typename Enum, typename Proto, size_t kCount>
-absl::StatusOr<Enum> Decoded(const Pair<Enum, Proto> (&pairs)[kCount], const NamedValue<Enum> (&names)[kCount],
-                             const char* field, Proto proto) {
-  for (const Pair<Enum, Proto>& pair : pairs) {
-    if (pair.proto == proto) return pair.value;
-  }
+template <typename Enum, size_t kCount, typename Proto>
+absl::StatusOr<Enum> Decoded(const NamedValue<Enum> (&names)[kCount], const char* field, Proto proto) {
+  const int number = static_cast<int>(proto);
+  if (number >= 1 && number <= static_cast<int>(kCount)) return static_cast<Enum>(number - 1);
   return absl::InvalidArgumentError(
-      absl::StrCat("`", field, "` is number ", static_cast<int>(proto), ", expected one of ", NamesIn(names)));
+      absl::StrCat("`", field, "` is number ", number, ", expected one of ", NamesIn(names)));
 }
 
 // Into the fields of a job. A setting without a field is a fault of this program.
@@ -193,28 +159,26 @@ absl::StatusOr<JobSettings> JobSettingsOf(const pb::ConfigureJob& job) {
   return settings;
 }
 
-pb::KvType ToProto(KvType type) { return Encoded(kKvTypePairs, type); }
-pb::WireType ToProto(WireType type) { return Encoded(kWireTypePairs, type); }
-pb::Policy ToProto(Policy policy) { return Encoded(kPolicyPairs, policy); }
-pb::Chunking ToProto(Chunking chunking) { return Encoded(kChunkingPairs, chunking); }
-pb::InstructionSet ToProto(InstructionSet set) { return Encoded(kInstructionSetPairs, set); }
-pb::CpuBind ToProto(CpuBind bind) { return Encoded(kCpuBindPairs, bind); }
-pb::WeightSource ToProto(WeightSource source) { return Encoded(kWeightSourcePairs, source); }
+pb::KvType ToProto(KvType type) { return Encoded<pb::KvType>(kKvTypes, type); }
+pb::WireType ToProto(WireType type) { return Encoded<pb::WireType>(kWireTypes, type); }
+pb::Policy ToProto(Policy policy) { return Encoded<pb::Policy>(kPolicies, policy); }
+pb::Chunking ToProto(Chunking chunking) { return Encoded<pb::Chunking>(kChunkings, chunking); }
+pb::InstructionSet ToProto(InstructionSet set) { return Encoded<pb::InstructionSet>(kInstructionSets, set); }
+pb::CpuBind ToProto(CpuBind bind) { return Encoded<pb::CpuBind>(kCpuBinds, bind); }
+pb::WeightSource ToProto(WeightSource source) { return Encoded<pb::WeightSource>(kWeightSources, source); }
 
-absl::StatusOr<KvType> FromProto(pb::KvType type) { return Decoded(kKvTypePairs, kKvTypes, "kv_type", type); }
-absl::StatusOr<WireType> FromProto(pb::WireType type) { return Decoded(kWireTypePairs, kWireTypes, "wire_type", type); }
-absl::StatusOr<Policy> FromProto(pb::Policy policy) { return Decoded(kPolicyPairs, kPolicies, "policy", policy); }
+absl::StatusOr<KvType> FromProto(pb::KvType type) { return Decoded(kKvTypes, "kv_type", type); }
+absl::StatusOr<WireType> FromProto(pb::WireType type) { return Decoded(kWireTypes, "wire_type", type); }
+absl::StatusOr<Policy> FromProto(pb::Policy policy) { return Decoded(kPolicies, "policy", policy); }
 absl::StatusOr<Chunking> FromProto(pb::Chunking chunking) {
   if (chunking == pb::CHUNKING_UNSPECIFIED) return Chunking::kConstant;
-  return Decoded(kChunkingPairs, kChunkings, "chunking", chunking);
+  return Decoded(kChunkings, "chunking", chunking);
 }
-absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set) {
-  return Decoded(kInstructionSetPairs, kInstructionSets, "isa", set);
-}
-absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind) { return Decoded(kCpuBindPairs, kCpuBinds, "cpu_bind", bind); }
+absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set) { return Decoded(kInstructionSets, "isa", set); }
+absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind) { return Decoded(kCpuBinds, "cpu_bind", bind); }
 absl::StatusOr<WeightSource> FromProto(pb::WeightSource source) {
   if (source == pb::WEIGHT_SOURCE_UNSPECIFIED) return WeightSource::kFile;
-  return Decoded(kWeightSourcePairs, kWeightSources, "weights", source);
+  return Decoded(kWeightSources, "weights", source);
 }
 
 pb::EmulatedLink ToProto(const EmulatedLink& link) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/file_fingerprint.h"
+#include "common/base/files.h"
 #include "common/job/emulated_link.h"
 #include "common/job/job_choices.h"
 #include "common/job/job_settings.h"

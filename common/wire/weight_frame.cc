@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/wire/frame_header.h"
 #include "common/wire/frame_layout.h"
 
 namespace stagecoach {

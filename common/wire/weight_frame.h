@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COMMON_WIRE_WEIGHT_FRAME_H_
 #define STAGECOACH_COMMON_WIRE_WEIGHT_FRAME_H_
 
-// The frames of the weights channel (proto/weights.proto): while it loads, a stage asks the coordinator for ranges of
+// The frames of the weights channel (proto/frame.proto): while it loads, a stage asks the coordinator for ranges of
 // the model's files, and gets their bytes in the order of its requests. Requests and answers carry the stage's own
 // count. All functions are thread-safe; errors of decoding are kInvalidArgument with what, which, expected and found.
 

@@ -13,13 +13,18 @@
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
-#include "common/base/line_file.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
+
+template <typename... What>
+absl::Status Invalid(const What&... what) {
+  return absl::InvalidArgumentError(absl::StrCat(what...));
+}
 
 constexpr IntegerRange kTokensRange = {1, kMostRequestTokens};
 constexpr NumberRange kMedianRange = {1, static_cast<double>(kMostRequestTokens)};
@@ -44,37 +49,28 @@ double Normal(uint64_t seed, uint64_t stream, uint64_t position) {
 }
 
 absl::Status ReadTokens(absl::string_view text, int64_t* tokens) {
-  if (!absl::SimpleAtoi(text, tokens)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number of tokens, ", kLengthForms));
-  }
+  if (!absl::SimpleAtoi(text, tokens)) return Invalid("'", text, "' is not a number of tokens, ", kLengthForms);
   return CheckInteger(*tokens, kTokensRange);
 }
 
 absl::Status ReadNumber(absl::string_view text, NumberRange range, absl::string_view forms, double* number) {
-  if (!absl::SimpleAtod(text, number)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number, ", forms));
-  }
+  if (!absl::SimpleAtod(text, number)) return Invalid("'", text, "' is not a number, ", forms);
   return CheckNumber(*number, range);
 }
 
 // A number of the line, or why it is none.
 absl::StatusOr<double> Field(const Json& line, const char* name) {
   const auto field = line.find(name);
-  if (field == line.end()) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is missing"));
-  if (!field->is_number()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected a number, found ", field->type_name()));
-  }
+  if (field == line.end()) return Invalid("'", name, "' is missing");
+  if (!field->is_number()) return Invalid("'", name, "': expected a number, found ", field->type_name());
   return field->get<double>();
 }
 
 absl::StatusOr<int64_t> TokensField(const Json& line, const char* name) {
   ASSIGN_OR_RETURN(const double value, Field(line, name));
-  if (value != std::floor(value)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected whole tokens, found ", value));
-  }
+  if (value != std::floor(value)) return Invalid("'", name, "': expected whole tokens, found ", value);
   if (!(value >= 1 && value <= static_cast<double>(kMostRequestTokens))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", name, "': ", value, " is out of range, ", Expected(kTokensRange)));
+    return Invalid("'", name, "': ", value, " is out of range, ", Expected(kTokensRange));
   }
   return static_cast<int64_t>(value);
 }
@@ -83,7 +79,7 @@ absl::StatusOr<int64_t> TokensField(const Json& line, const char* name) {
 absl::Status ReadOwner(const Json& line, ArrivingRequest* request) {
   const auto text = [&line](const char* name) -> absl::StatusOr<std::string> {
     if (line[name].is_string()) return line[name].get<std::string>();
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "': expected a string, found ", line[name].type_name()));
+    return Invalid("'", name, "': expected a string, found ", line[name].type_name());
   };
   if (line.contains("tenant")) {
     ASSIGN_OR_RETURN(request->tenant, text("tenant"));
@@ -91,7 +87,7 @@ absl::Status ReadOwner(const Json& line, ArrivingRequest* request) {
   if (line.contains("weight")) {
     ASSIGN_OR_RETURN(request->weight, Field(line, "weight"));
     if (const absl::Status status = CheckNumber(request->weight, kWeightRange); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("'weight': ", status.message()));
+      return Invalid("'weight': ", status.message());
     }
   }
   if (line.contains("class")) {
@@ -107,47 +103,13 @@ absl::StatusOr<ArrivingRequest> ParseTraceLine(absl::string_view text) {
   ArrivingRequest request;
   ASSIGN_OR_RETURN(request.arrival_s, Field(line, "arrival_s"));
   if (absl::Status status = CheckNumber(request.arrival_s, kArrivalRange); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("'arrival_s': ", status.message()));
+    return Invalid("'arrival_s': ", status.message());
   }
   ASSIGN_OR_RETURN(request.prompt_tokens, TokensField(line, "prompt_tokens"));
   ASSIGN_OR_RETURN(request.output_tokens, TokensField(line, "output_tokens"));
   RETURN_IF_ERROR(ReadOwner(line, &request));
   return request;
 }
-
-// The requests of a trace, a line at a time.
-class TraceLines {
- public:
-  explicit TraceLines(absl::string_view file) : file_(file) {}
-
-  absl::Status Add(int64_t number, absl::string_view line) {
-    if (absl::StripAsciiWhitespace(line).empty()) return absl::OkStatus();
-    const absl::StatusOr<ArrivingRequest> request = ParseTraceLine(line);
-    if (!request.ok()) return Wrong(number, request.status().message());
-    if (!requests_.empty() && request->arrival_s < requests_.back().arrival_s) {
-      return Wrong(number, absl::StrCat("'arrival_s': ", request->arrival_s, " comes after ",
-                                        requests_.back().arrival_s, ", expected times in order"));
-    }
-    if (requests_.size() == static_cast<size_t>(kMostRequests)) {
-      return Wrong(number, absl::StrCat("more than ", kMostRequests, " requests"));
-    }
-    requests_.push_back(*request);
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::vector<ArrivingRequest>> Finish() {
-    if (requests_.empty()) return absl::InvalidArgumentError(absl::StrCat("'", file_, "' holds no requests"));
-    return std::move(requests_);
-  }
-
- private:
-  absl::Status Wrong(int64_t number, absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat("'", file_, "', line ", number, ": ", what));
-  }
-
-  const absl::string_view file_;
-  std::vector<ArrivingRequest> requests_;
-};
 
 }  // namespace
 
@@ -164,15 +126,12 @@ int64_t LengthDistribution::At(uint64_t seed, uint64_t number, uint64_t stream) 
   return static_cast<int64_t>(std::clamp(length, 1.0, static_cast<double>(high)));
 }
 
-int64_t LengthDistribution::Longest() const { return kind == Kind::kFixed ? low : high; }
-
 absl::StatusOr<LengthDistribution> ParseLengths(absl::string_view text) {
   std::vector<absl::string_view> words = absl::StrSplit(text, ':');
+  const auto no_form = [text] { return Invalid("'", text, "': ", kLengthForms); };
   LengthDistribution lengths;
   if (words.front() == "lognormal") {
-    if (words.size() != 3 && words.size() != 4) {
-      return absl::InvalidArgumentError(absl::StrCat("'", text, "': ", kLengthForms));
-    }
+    if (words.size() != 3 && words.size() != 4) return no_form();
     lengths.kind = LengthDistribution::Kind::kLogNormal;
     RETURN_IF_ERROR(ReadNumber(words[1], kMedianRange, kLengthForms, &lengths.median));
     RETURN_IF_ERROR(ReadNumber(words[2], kSigmaRange, kLengthForms, &lengths.sigma));
@@ -181,17 +140,16 @@ absl::StatusOr<LengthDistribution> ParseLengths(absl::string_view text) {
   }
   if (words.front() == "uniform") {
     words.erase(words.begin());
-    if (words.size() != 2) return absl::InvalidArgumentError(absl::StrCat("'", text, "': ", kLengthForms));
+    if (words.size() != 2) return no_form();
   }
-  if (words.size() > 2) return absl::InvalidArgumentError(absl::StrCat("'", text, "': ", kLengthForms));
+  if (words.size() > 2) return no_form();
   RETURN_IF_ERROR(ReadTokens(words[0], &lengths.low));
   lengths.high = lengths.low;
   if (words.size() == 1) return lengths;
   lengths.kind = LengthDistribution::Kind::kUniform;
   RETURN_IF_ERROR(ReadTokens(words[1], &lengths.high));
   if (lengths.high < lengths.low) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "': the longest length, ", lengths.high, ", is below the shortest, ", lengths.low));
+    return Invalid("'", text, "': the longest length, ", lengths.high, ", is below the shortest, ", lengths.low);
   }
   return lengths;
 }
@@ -218,7 +176,7 @@ absl::StatusOr<Arrivals> ParseArrivals(absl::string_view text) {
     arrivals.trace_file = std::string(text.substr(6));
     return arrivals;
   }
-  return absl::InvalidArgumentError(absl::StrCat("'", text, "': ", kArrivalForms));
+  return Invalid("'", text, "': ", kArrivalForms);
 }
 
 std::string ArrivalsText(const Arrivals& arrivals) {
@@ -248,30 +206,30 @@ std::vector<ArrivingRequest> MakeRequests(const RequestLoad& load) {
   return requests;
 }
 
-absl::StatusOr<std::vector<ArrivingRequest>> ParseArrivalTrace(absl::string_view text, absl::string_view file) {
-  TraceLines lines(file);
-  int64_t number = 0;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) RETURN_IF_ERROR(lines.Add(++number, line));
-  return lines.Finish();
-}
-
 absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string& file) {
   LineFile in(file, kMostTraceLineBytes);
-  TraceLines lines(file);
+  std::vector<ArrivingRequest> requests;
+  const auto wrong = [&](const auto&... what) { return Invalid("'", file, "', line ", in.number(), ": ", what...); };
   while (true) {
     const absl::StatusOr<std::optional<absl::string_view>> line = in.Next();
     if (absl::IsInvalidArgument(line.status())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", file, "': ", line.status().message(), ", expected a JSON object of a request"));
+      return Invalid("'", file, "': ", line.status().message(), ", expected a JSON object of a request");
     }
     RETURN_IF_ERROR(line.status());
-    if (!line->has_value()) return lines.Finish();
-    RETURN_IF_ERROR(lines.Add(in.number(), **line));
+    if (!line->has_value()) break;
+    if (absl::StripAsciiWhitespace(**line).empty()) continue;
+    const absl::StatusOr<ArrivingRequest> request = ParseTraceLine(**line);
+    if (!request.ok()) return wrong(request.status().message());
+    if (!requests.empty() && request->arrival_s < requests.back().arrival_s) {
+      return wrong("'arrival_s': ", request->arrival_s, " comes after ", requests.back().arrival_s,
+                   ", expected times in order");
+    }
+    if (requests.size() == static_cast<size_t>(kMostRequests)) return wrong("more than ", kMostRequests, " requests");
+    requests.push_back(*request);
   }
+  if (requests.empty()) return Invalid("'", file, "' holds no requests");
+  return requests;
 }
-
-RequestFeed::RequestFeed(std::vector<ArrivingRequest> requests, int64_t concurrency)
-    : requests_(std::move(requests)), concurrency_(concurrency) {}
 
 std::optional<size_t> RequestFeed::Take(double now_s) {
   if (AllTaken() || Full() || requests_[next_].arrival_s > now_s) return std::nullopt;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -46,7 +47,6 @@ struct LengthDistribution {
 
   // Of request `number`; `stream` keeps the draws of prompts and outputs apart.
   int64_t At(uint64_t seed, uint64_t number, uint64_t stream) const;
-  int64_t Longest() const;
   friend bool operator==(const LengthDistribution&, const LengthDistribution&) = default;
 };
 
@@ -85,9 +85,7 @@ std::vector<ArrivingRequest> MakeRequests(const RequestLoad& load);
 //   {"arrival_s": 0.25, "prompt_tokens": 512, "output_tokens": 64}
 // in order of arrival, of 64 KiB at most, and where requests are of several users, "tenant": a name, "weight": a number
 // (1) and "class": interactive, default or batch (default). Other fields are not looked at. kInvalidArgument names
-// `file` and the line.
-absl::StatusOr<std::vector<ArrivingRequest>> ParseArrivalTrace(absl::string_view text, absl::string_view file);
-// kNotFound, or another error with the file's name, when it cannot be read.
+// `file` and the line; kNotFound when it cannot be read.
 absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string& file);
 
 // Hands the requests out: each as soon as it has arrived and fewer than `concurrency` others are unfinished. What waits
@@ -96,7 +94,8 @@ absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string&
 class RequestFeed {
  public:
   // concurrency 0: no limit.
-  RequestFeed(std::vector<ArrivingRequest> requests, int64_t concurrency);
+  RequestFeed(std::vector<ArrivingRequest> requests, int64_t concurrency)
+      : requests_(std::move(requests)), concurrency_(concurrency) {}
 
   // The number of the next request that is due (they come in order, from 0), or nothing.
   std::optional<size_t> Take(double now_s);

@@ -30,9 +30,9 @@ struct BenchSample {
   int64_t positions = 0;  // decode: sum over the tokens of the positions that they attended to
 };
 
-// Finds the stretch of time in which sequences decode together: from the moment the last one has its first token, until
-// `tokens` more have come, or, if that is earlier, the first one ends (some are always a few tokens ahead). All tokens
-// of a result share one time, and count together. Pure.
+// The stretch of time in which sequences decode together: from the last one's first token until `tokens` more have
+// come, or the first one ends (some are always a few tokens ahead). All tokens of a result share one time, and count
+// together. Pure.
 class DecodeWindow {
  public:
   // A sequence that has more than `most_before` tokens when the last one has its first would end too soon.

@@ -59,9 +59,9 @@ struct BenchScheduling {
 };
 
 // Tokens that each request of a test may produce, so that none ends before the last one's prompt is through and the
-// counted steps are over: the counted ones, those that the first sequences produce beside the prompts of the last, and
-// what is in flight. Where prompts go first (prefill-first and phases) nothing is produced beside them. It takes all
-// requests to be there at once; see BenchRunner::kMostAttempts.
+// counted steps are over: the counted ones, those produced beside the prompts of the last (none where prompts go first,
+// as in prefill-first and phases), and what is in flight. All requests are there at once; see
+// BenchRunner::kMostAttempts.
 int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling);
 
 // Tokens of context that a sequence of this test needs.

@@ -23,7 +23,6 @@
 #include "common/json/json_value.h"
 #include "coordinator/bench/arrivals.h"
 #include "coordinator/front/server_message.h"
-#include "coordinator/http/sse_reader.h"
 
 namespace stagecoach {
 namespace {
@@ -70,6 +69,14 @@ Json RandomPrompt(const ServeLoad& load, uint64_t number) {
   return token_ids ? tokens : Json(words);
 }
 
+// Null where there is none, or no object that could have it.
+const Json& MemberOf(const Json& object, const char* name) {
+  static const Json none;
+  if (!object.is_object()) return none;
+  const auto found = object.find(name);
+  return found == object.end() ? none : *found;
+}
+
 struct DatasetLine {
   Json prompt;  // as the endpoint takes it
   int64_t output_tokens;
@@ -79,26 +86,22 @@ absl::StatusOr<DatasetLine> ParseDatasetLine(const ServeLoad& load, const std::s
   ASSIGN_OR_RETURN(Json line, ParseJson(text));
   if (!line.is_object()) return absl::InvalidArgumentError("expected a JSON object");
   DatasetLine result = {Json(), load.dataset.output_tokens};
-  if (const auto length = line.find("output_len"); length != line.end()) {
-    if (!length->is_number_integer() || length->get<int64_t>() < 1 || length->get<int64_t>() > kMostRequestTokens) {
+  if (line.contains("output_len")) {
+    const Json& length = line["output_len"];
+    if (!length.is_number_integer() || length.get<int64_t>() < 1 || length.get<int64_t>() > kMostRequestTokens) {
       return absl::InvalidArgumentError(absl::StrCat("'output_len': expected 1 to ", kMostRequestTokens));
     }
-    result.output_tokens = length->get<int64_t>();
+    result.output_tokens = length.get<int64_t>();
   }
-  const auto prompt = line.find("prompt"), messages = line.find("messages");
-  if ((prompt == line.end()) == (messages == line.end())) {
+  const bool messages = line.contains("messages"), chat = load.endpoint == ServeEndpoint::kChat;
+  if (messages == line.contains("prompt")) {
     return absl::InvalidArgumentError("expected 'prompt' or 'messages', and one of them");
   }
-  const bool chat = load.endpoint == ServeEndpoint::kChat;
-  if (messages != line.end()) {
-    if (!chat) return absl::InvalidArgumentError("'messages' need --endpoint chat");
-    result.prompt = *messages;
-    return result;
-  }
-  if (chat && !prompt->is_string()) {
+  if (messages && !chat) return absl::InvalidArgumentError("'messages' need --endpoint chat");
+  if (chat && !messages && !line["prompt"].is_string()) {
     return absl::InvalidArgumentError("'prompt': expected a text, as --endpoint chat takes no token ids");
   }
-  result.prompt = *prompt;
+  result.prompt = std::move(line[messages ? "messages" : "prompt"]);
   return result;
 }
 
@@ -150,31 +153,25 @@ std::vector<double> DueTimes(const ServeLoad& load) {
 
 // The text of an event: of completions, of chat, and what a model thinks before it answers.
 bool HasText(const Json& event) {
-  const auto choices = event.find("choices");
-  if (choices == event.end() || !choices->is_array()) return false;
-  const auto is_text = [](const Json& object, const char* name) {
-    const auto value = object.find(name);
-    return value != object.end() && value->is_string() && !value->get_ref<const std::string&>().empty();
+  const Json& choices = MemberOf(event, "choices");
+  const auto is_text = [](const Json& value) {
+    return value.is_string() && !value.get_ref<const std::string&>().empty();
   };
-  for (const Json& choice : *choices) {
-    if (!choice.is_object()) continue;
-    if (is_text(choice, "text")) return true;
-    const auto delta = choice.find("delta");
-    if (delta == choice.end() || !delta->is_object()) continue;
-    if (is_text(*delta, "content") || is_text(*delta, "reasoning_content") || is_text(*delta, "reasoning")) return true;
-  }
-  return false;
+  return choices.is_array() && std::any_of(choices.begin(), choices.end(), [&](const Json& choice) {
+           const Json& delta = MemberOf(choice, "delta");
+           return is_text(MemberOf(choice, "text")) || is_text(MemberOf(delta, "content")) ||
+                  is_text(MemberOf(delta, "reasoning_content")) || is_text(MemberOf(delta, "reasoning"));
+         });
 }
 
 // A server may count to what it likes; sums of this are still numbers.
 constexpr int64_t kMostCounted = int64_t{1} << 40;
 
 int64_t IntegerIn(const Json& object, const char* name) {
-  const auto value = object.find(name);
-  if (value == object.end() || !value->is_number_integer()) return 0;
-  if (value->is_number_unsigned())
-    return static_cast<int64_t>(std::min<uint64_t>(value->get<uint64_t>(), kMostCounted));
-  return std::clamp<int64_t>(value->get<int64_t>(), 0, kMostCounted);
+  const Json& value = MemberOf(object, name);
+  if (!value.is_number_integer()) return 0;
+  if (value.is_number_unsigned()) return static_cast<int64_t>(std::min<uint64_t>(value.get<uint64_t>(), kMostCounted));
+  return std::clamp<int64_t>(value.get<int64_t>(), 0, kMostCounted);
 }
 
 // One run's threads. Each takes the next request, waits until it is due, and sends it.
@@ -325,13 +322,13 @@ void ServeAnswerReader::TakeEvent(absl::string_view data, int64_t at_us) {
     return;
   }
   if (HasText(*event)) outcome_->text_at_us.push_back(at_us);
-  const auto usage = event->find("usage");
-  if (usage == event->end() || !usage->is_object()) return;
+  const Json& usage = MemberOf(*event, "usage");
+  if (!usage.is_object()) return;
   outcome_->has_usage = true;
-  outcome_->input_tokens = IntegerIn(*usage, "prompt_tokens");
-  outcome_->output_tokens = IntegerIn(*usage, "completion_tokens");
-  const auto details = usage->find("prompt_tokens_details");
-  if (details != usage->end() && details->is_object()) outcome_->cached_tokens = IntegerIn(*details, "cached_tokens");
+  outcome_->input_tokens = IntegerIn(usage, "prompt_tokens");
+  outcome_->output_tokens = IntegerIn(usage, "completion_tokens");
+  const Json& details = MemberOf(usage, "prompt_tokens_details");
+  if (details.is_object()) outcome_->cached_tokens = IntegerIn(details, "cached_tokens");
 }
 
 ServeClients ClientsFor(const ServeLoad& load) {
@@ -352,20 +349,21 @@ absl::StatusOr<ServedModelInfo> AskServedModel(const HttpUrl& url, const HttpCli
   call.path = "/v1/models";
   ASSIGN_OR_RETURN(const HttpReply reply, HttpClient(url, client).Call(call));
   if (!reply.succeeded()) {
-    return absl::UnavailableError(
-        absl::StrCat("GET /v1/models: status ", reply.status, ": ", ServerMessage(reply.body)));
+    const std::string what = absl::StrCat("GET /v1/models: status ", reply.status, ": ", ServerMessage(reply.body));
+    return reply.status == 401 ? absl::UnauthenticatedError(what) : absl::UnavailableError(what);
   }
-  const absl::StatusOr<Json> json = ParseJson(reply.body);
-  if (json.ok() && json->is_object() && json->contains("data") && (*json)["data"].is_array()) {
-    for (const Json& model : (*json)["data"]) {
-      if (!model.is_object() || !model.contains("id") || !model["id"].is_string()) continue;
-      ServedModelInfo info = {model["id"].get<std::string>()};
-      const auto meta = model.find("meta");
-      if (meta != model.end() && meta->is_object()) info.vocab = IntegerIn(*meta, "n_vocab");
+  const Json json = ParseJson(reply.body).value_or(Json());
+  if (const Json& data = MemberOf(json, "data"); data.is_array()) {
+    for (const Json& model : data) {
+      const Json& id = MemberOf(model, "id");
+      if (!id.is_string() || id.get_ref<const std::string&>().empty()) continue;
+      ServedModelInfo info = {id.get<std::string>()};
+      info.context = IntegerIn(model, "max_model_len");
+      info.vocab = IntegerIn(MemberOf(model, "meta"), "n_vocab");
       return info;
     }
   }
-  return absl::UnavailableError("GET /v1/models names no model; give --model");
+  return absl::UnavailableError("GET /v1/models names no model: this is no server of OpenAI's API");
 }
 
 }  // namespace stagecoach

@@ -51,11 +51,10 @@ struct ServeRequest {
   std::string body;
 };
 
-// A random prompt of `completions` is token ids; of `chat`, as many short words, which is not quite as many tokens.
-// kNotFound, kInvalidArgument (with the file's name and the line): the dataset. kFailedPrecondition: `vocab` is needed,
-// and nobody said it. A line of a file is an object with
-// `prompt`, a text or a list of token ids, or `messages`, and perhaps `output_len`; files with fewer lines than
-// requests are read again from their start.
+// A random prompt of `completions` is token ids; of `chat`, as many short words, which is not quite as many tokens. A
+// line of a file is an object with `prompt`, a text or a list of token ids, or `messages`, and perhaps `output_len`;
+// files with fewer lines than requests are read again from their start. kNotFound, kInvalidArgument (with the file's
+// name and the line): the dataset. kFailedPrecondition: `vocab` is needed, and nobody said it.
 absl::StatusOr<std::vector<ServeRequest>> MakeServeRequests(const ServeLoad& load);
 
 // Times in microseconds of MonotonicUs().
@@ -108,10 +107,11 @@ ServeClients ClientsFor(const ServeLoad& load);
 ServeRun RunServeLoad(const HttpUrl& url, const HttpClientOptions& client, const ServeLoad& load,
                       const std::vector<ServeRequest>& requests, const std::function<bool(int64_t ended)>& progress);
 
-// The model that a server names first, and its vocabulary; 0 when it does not say.
+// The model that a server names first; numbers are 0 when it does not say. kUnauthenticated: it asks for a key.
 struct ServedModelInfo {
   std::string id;
   int64_t vocab = 0;
+  int64_t context = 0;  // tokens
 };
 absl::StatusOr<ServedModelInfo> AskServedModel(const HttpUrl& url, const HttpClientOptions& client);
 

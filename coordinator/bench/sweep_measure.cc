@@ -78,25 +78,21 @@ void RequestMeter::Tokens(RequestId request, int64_t at_us, int64_t tokens) {
 }
 
 void RequestMeter::Ended(RequestId request) {
-  const auto found = running_.find(request);
-  if (found == running_.end()) return;
-  Collect(found->second);
-  running_.erase(found);
-}
-
-void RequestMeter::Collect(const Request& request) {
+  const auto node = running_.extract(request);
+  if (node.empty()) return;
+  const Request& ended = node.mapped();
   ++sums_.requests;
-  sums_.prompt_tokens += request.prompt_tokens;
-  if (request.token_us.empty()) return;
-  const int64_t tokens = static_cast<int64_t>(request.token_us.size());
+  sums_.prompt_tokens += ended.prompt_tokens;
+  if (ended.token_us.empty()) return;
+  const int64_t tokens = static_cast<int64_t>(ended.token_us.size());
   sums_.output_tokens += tokens;
-  const double ttft_s = SecondsOf(request.token_us.front() - request.arrived_us);
+  const double ttft_s = SecondsOf(ended.token_us.front() - ended.arrived_us);
   ttft_s_.push_back(ttft_s);
-  latency_s_.push_back(SecondsOf(request.token_us.back() - request.arrived_us));
-  for (size_t i = 1; i < request.token_us.size(); ++i) {
-    itl_s_.push_back(SecondsOf(request.token_us[i] - request.token_us[i - 1]));
+  latency_s_.push_back(SecondsOf(ended.token_us.back() - ended.arrived_us));
+  for (size_t i = 1; i < ended.token_us.size(); ++i) {
+    itl_s_.push_back(SecondsOf(ended.token_us[i] - ended.token_us[i - 1]));
   }
-  const double span_s = SecondsOf(request.token_us.back() - request.token_us.front());
+  const double span_s = SecondsOf(ended.token_us.back() - ended.token_us.front());
   const double mean_itl_s = tokens > 1 ? span_s / static_cast<double>(tokens - 1) : 0;
   if ((slo_ttft_s_ > 0 && ttft_s > slo_ttft_s_) || (slo_itl_s_ > 0 && mean_itl_s > slo_itl_s_)) return;
   ++sums_.slo_requests;
@@ -142,12 +138,16 @@ void TakeStatistics(const pb::JobStatistics& before, const pb::JobStatistics& af
   }
 }
 
+absl::StatusOr<std::optional<SessionEvent>> SweepRunner::Next(absl::Duration most) {
+  absl::StatusOr<std::optional<SessionEvent>> event = cluster_->Next(most);
+  alive_ = event.ok();
+  return event;
+}
+
 absl::Status SweepRunner::Begin(const SweepConfig& point, const std::vector<ArrivingRequest>& requests) {
   while (cluster_->ready() == nullptr) {
     if (cluster_->StopRequested()) return absl::CancelledError(kInterrupted);
-    const absl::Status status = cluster_->Next().status();
-    alive_ = status.ok();
-    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(Next(absl::Seconds(1)).status());
   }
   std::vector<ArrivingRequest> small(requests.begin(),
                                      requests.begin() + std::min<int64_t>(kWarmUpRequests, std::ssize(requests)));
@@ -217,11 +217,9 @@ absl::Status SweepRunner::Submit(const ArrivingRequest& request, uint64_t seed, 
 
 absl::Status SweepRunner::Await(absl::Duration most, RequestMeter* meter, RequestFeed* feed) {
   if (cluster_->StopRequested()) return absl::CancelledError(kInterrupted);
-  absl::StatusOr<std::optional<SessionEvent>> event = cluster_->Next(most);
-  alive_ = event.ok();
-  RETURN_IF_ERROR(event.status());
-  if (!event->has_value() || !running_.contains((*event)->request)) return absl::OkStatus();
-  const SessionEvent& happened = **event;
+  ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, Next(most));
+  if (!event.has_value() || !running_.contains(event->request)) return absl::OkStatus();
+  const SessionEvent& happened = *event;
   if (!happened.tokens.empty()) {
     const int64_t tokens = static_cast<int64_t>(happened.tokens.size());
     running_[happened.request].output_tokens += tokens;
@@ -247,10 +245,8 @@ absl::Status SweepRunner::CancelAll() {
   if (!running_.empty()) rest_until_us_ = MonotonicUs() + kTwoReportsUs;
   for (const auto& [id, running] : running_) cluster_->Cancel(id);
   while (!running_.empty() && !cluster_->GiveUp()) {
-    absl::StatusOr<std::optional<SessionEvent>> event = cluster_->Next();
-    alive_ = event.ok();
-    RETURN_IF_ERROR(event.status());
-    if (event->has_value() && (*event)->finished.has_value()) running_.erase((*event)->request);
+    ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, Next(absl::Seconds(1)));
+    if (event.has_value() && event->finished.has_value()) running_.erase(event->request);
   }
   return absl::OkStatus();
 }
@@ -273,9 +269,7 @@ absl::StatusOr<pb::JobStatistics> SweepRunner::Settled() {
                                                       kSettleUs / 1'000'000, " s of rest, but ",
                                                       statistics.prefill_rows() + statistics.decode_rows()));
     }
-    const absl::Status next = cluster_->Next(absl::Milliseconds(100)).status();
-    alive_ = next.ok();
-    RETURN_IF_ERROR(next);
+    RETURN_IF_ERROR(Next(absl::Milliseconds(100)).status());
   }
 }
 

@@ -4,6 +4,7 @@
 // Measures the points of a sweep on a running job, from the front: what a client of the pipeline would see.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,6 @@ class RequestMeter {
     int64_t prompt_tokens = 0;
     std::vector<int64_t> token_us;
   };
-  void Collect(const Request& request);
 
   const double slo_ttft_s_, slo_itl_s_;
   absl::flat_hash_map<RequestId, Request> running_;
@@ -73,6 +73,7 @@ class SweepRunner {
   bool alive() const { return alive_; }
 
  private:
+  absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration most);  // notes whether the job is gone
   absl::Status Submit(const ArrivingRequest& request, uint64_t seed, int64_t arrived_us, RequestMeter* meter);
   absl::Status Await(absl::Duration most, RequestMeter* meter, RequestFeed* feed);
   absl::Status Serve(const SweepConfig& point, RequestFeed* feed, RequestMeter* meter);

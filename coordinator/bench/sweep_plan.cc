@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -13,9 +14,28 @@
 namespace stagecoach {
 namespace {
 
-// Every configuration with every value of one list in one of its fields.
+// The lists of a job, outermost first, and the fields that they are of.
+template <typename Visitor>
+void VisitJobLists(const SweepLists& lists, const Visitor& visit) {
+  visit(lists.links, &SweepConfig::emulated_link);
+  visit(lists.policies, &SweepConfig::policy);
+  visit(lists.chunkings, &SweepConfig::chunking);
+  visit(lists.wire_types, &SweepConfig::wire_type);
+  visit(lists.kv_types, &SweepConfig::kv_type);
+  visit(lists.block_tokens, &SweepConfig::block_tokens);
+  visit(lists.max_num_batched_tokens, &SweepConfig::max_num_batched_tokens);
+  visit(lists.prefill_chunks, &SweepConfig::prefill_chunk);
+  visit(lists.max_num_seqs, &SweepConfig::max_num_seqs);
+  visit(lists.micro_batches, &SweepConfig::micro_batches);
+  visit(lists.decode_groups, &SweepConfig::decode_groups);
+  visit(lists.threads, &SweepConfig::threads);
+  visit(lists.stages, &SweepConfig::stages);
+}
+
+// Every configuration with every value of one list, if it has any, in one of its fields.
 template <typename Value, typename Member>
 void Multiply(const std::vector<Value>& values, Member field, std::vector<SweepConfig>* configs) {
+  if (values.empty()) return;
   std::vector<SweepConfig> product;
   for (const SweepConfig& config : *configs) {
     for (const Value& value : values) {
@@ -68,28 +88,14 @@ int64_t RequestsToDraw(const SweepConfig& point, const Arrivals& arrivals) {
 }  // namespace
 
 std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
-  std::vector<int64_t> max_num_seqs = lists.max_num_seqs;
-  if (max_num_seqs.empty()) {
-    max_num_seqs = {SweepLists::kFewestSeqs};
-    for (const int64_t concurrency : lists.concurrency) max_num_seqs[0] = std::max(max_num_seqs[0], concurrency);
-  }
-  std::vector<SweepConfig> jobs = {lists.base};
-  std::vector<int64_t> repetitions;
-  for (int64_t i = 0; i < lists.repetitions; ++i) repetitions.push_back(i);
+  SweepConfig base = lists.base;
+  base.max_num_seqs = SweepLists::kFewestSeqs;  // where no list says it
+  for (const int64_t concurrency : lists.concurrency) base.max_num_seqs = std::max(base.max_num_seqs, concurrency);
+  std::vector<SweepConfig> jobs = {std::move(base)};
+  std::vector<int64_t> repetitions(static_cast<size_t>(lists.repetitions));
+  std::iota(repetitions.begin(), repetitions.end(), 0);
   Multiply(repetitions, &SweepConfig::repetition, &jobs);
-  Multiply(lists.links, &SweepConfig::emulated_link, &jobs);
-  Multiply(lists.policies, &SweepConfig::policy, &jobs);
-  Multiply(lists.chunkings, &SweepConfig::chunking, &jobs);
-  Multiply(lists.wire_types, &SweepConfig::wire_type, &jobs);
-  Multiply(lists.kv_types, &SweepConfig::kv_type, &jobs);
-  Multiply(lists.block_tokens, &SweepConfig::block_tokens, &jobs);
-  Multiply(lists.max_num_batched_tokens, &SweepConfig::max_num_batched_tokens, &jobs);
-  Multiply(lists.prefill_chunks, &SweepConfig::prefill_chunk, &jobs);
-  Multiply(max_num_seqs, &SweepConfig::max_num_seqs, &jobs);
-  Multiply(lists.micro_batches, &SweepConfig::micro_batches, &jobs);
-  Multiply(lists.decode_groups, &SweepConfig::decode_groups, &jobs);
-  Multiply(lists.threads, &SweepConfig::threads, &jobs);
-  Multiply(lists.stages, &SweepConfig::stages, &jobs);
+  VisitJobLists(lists, [&](const auto& values, auto field) { Multiply(values, field, &jobs); });
   std::vector<SweepConfig> points;
   std::set<std::string> keys;
   for (const SweepConfig& job : jobs) {
@@ -102,14 +108,14 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
 
 absl::Status CheckPointCount(const SweepLists& lists) {
   auto points = static_cast<double>(lists.repetitions);
-  for (const size_t values :
-       {lists.links.size(), lists.policies.size(), lists.chunkings.size(), lists.wire_types.size(),
-        lists.kv_types.size(), lists.block_tokens.size(), lists.max_num_batched_tokens.size(),
-        lists.prefill_chunks.size(), std::max<size_t>(lists.max_num_seqs.size(), 1), lists.micro_batches.size(),
-        lists.decode_groups.size(), lists.threads.size(), lists.stages.size(), lists.arrivals.size(),
-        lists.concurrency.size(), lists.prompts.size(), lists.outputs.size()}) {
-    points *= static_cast<double>(values);
-  }
+  const auto count = [&points](const auto& values, auto... /*field*/) {
+    points *= static_cast<double>(std::max<size_t>(values.size(), 1));
+  };
+  VisitJobLists(lists, count);
+  count(lists.arrivals);
+  count(lists.concurrency);
+  count(lists.prompts);
+  count(lists.outputs);
   if (points <= kMostPoints) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the lists make ", points, " points, expected at most ", kMostPoints,
                                                  "; shorten them, or split them over several sweeps"));
@@ -132,18 +138,11 @@ std::string PointName(const SweepConfig& point) {
 }
 
 SweepConfig JobOf(const SweepConfig& point) {
-  const SweepConfig none;
-  SweepConfig job = point;
-  job.arrivals = none.arrivals;
-  job.concurrency = none.concurrency;
-  job.prompt = none.prompt;
-  job.output = none.output;
-  job.requests = none.requests;
-  job.duration_s = none.duration_s;
-  job.slo_ttft_s = none.slo_ttft_s;
-  if (point.policy != Policy::kThrottled) job.slo_itl_s = none.slo_itl_s;  // which that keeps to
-  job.seed = none.seed;
-  job.repetition = none.repetition;
+  SweepConfig job;
+  static_cast<JobSettings&>(job) = point;
+  job.model = point.model;
+  job.hosts = point.hosts;
+  if (point.policy != Policy::kThrottled) job.slo_itl_s = 0;  // which that keeps to
   return job;
 }
 

@@ -38,8 +38,8 @@ struct SweepLists {
 };
 
 // All points, each once. Repetitions are outermost, so that what drifts (heat, other users) falls on all points alike;
-// then what needs a launch of its own, then the loads. Where neither `requests` nor `duration_s` of the base is given,
-// a closed loop has kRoundsOfClosedLoop requests for each one under way (at least kFewestRequests), Poisson arrivals
+// then what needs a launch of its own, then the loads. Where the base gives neither `requests` nor `duration_s`, a
+// closed loop has kRoundsOfClosedLoop requests for each one under way (at least kFewestRequests), Poisson arrivals
 // kRequestsOfPoisson, and a trace all of its own.
 std::vector<SweepConfig> PointsOf(const SweepLists& lists);
 // kInvalidArgument: the lists make more points than anybody will measure, and PointsOf would try to hold them all.

@@ -1,12 +1,21 @@
 #include "coordinator/bench/sweep_point.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <fstream>
 #include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
@@ -46,7 +55,6 @@ void VisitSettings(Visitor& visit, Record& c, std::initializer_list<absl::string
 }
 
 // Keys of points are hashes of what this writes, in this order (SweepKey).
-// default.
 template <typename Visitor, typename Record>
 void VisitConfig(Visitor& visit, Record& c) {
   visit("model", c.model);
@@ -219,26 +227,17 @@ class FieldReader {
     value = found->get<bool>();
   }
   void operator()(const char* name, int64_t& value, int64_t most = kMaxCount) {
-    const Json* found = Find(name);
-    if (found == nullptr) return;
-    const std::string expected = absl::StrCat("an integer from 0 to ", most);
-    if (!found->is_number_unsigned()) return Fail(name, expected, Shown(*found));
-    if (found->get<uint64_t>() > static_cast<uint64_t>(most)) return Fail(name, expected, Shown(*found));
-    value = found->get<int64_t>();
+    Take(name, value, absl::StrCat("an integer from 0 to ", most), [most](const Json& found) {
+      return found.is_number_unsigned() && found.get<uint64_t>() <= static_cast<uint64_t>(most);
+    });
   }
   void operator()(const char* name, uint64_t& value) {
-    const Json* found = Find(name);
-    if (found == nullptr) return;
-    if (!found->is_number_unsigned()) return Fail(name, "an integer from 0", Shown(*found));
-    value = found->get<uint64_t>();
+    Take(name, value, "an integer from 0", [](const Json& found) { return found.is_number_unsigned(); });
   }
   void operator()(const char* name, double& value) {
-    const Json* found = Find(name);
-    if (found == nullptr) return;
-    if (!found->is_number() || !(found->get<double>() >= 0) || found->get<double>() > kMaxNumber) {
-      return Fail(name, absl::StrCat("a number from 0 to ", kMaxNumber), Shown(*found));
-    }
-    value = found->get<double>();
+    Take(name, value, absl::StrCat("a number from 0 to ", kMaxNumber), [](const Json& found) {
+      return found.is_number() && found.get<double>() >= 0 && found.get<double>() <= kMaxNumber;
+    });
   }
   void operator()(const char* name, Percentiles& value) {
     const Json* found = Find(name);
@@ -296,6 +295,13 @@ class FieldReader {
   }
 
  private:
+  template <typename Value, typename Fits>
+  void Take(const char* name, Value& value, const std::string& expected, const Fits& fits) {
+    const Json* found = Find(name);
+    if (found == nullptr) return;
+    if (!fits(*found)) return Fail(name, expected, Shown(*found));
+    value = found->get<Value>();
+  }
   // What is nested is only named.
   static std::string Shown(const Json& value) {
     return value.is_number() ? CompactJson(value) : std::string(value.type_name());
@@ -306,10 +312,16 @@ class FieldReader {
   absl::Status& status_;
 };
 
-Json ConfigJson(const SweepConfig& config) {
+// `fields` writes them.
+template <typename Fields>
+Json Written(const Fields& fields) {
   FieldWriter writer;
-  VisitConfig(writer, config);
+  fields(writer);
   return std::move(writer.json);
+}
+
+Json ConfigJson(const SweepConfig& config) {
+  return Written([&](FieldWriter& writer) { VisitConfig(writer, config); });
 }
 
 void ReadStages(const Json& list, SweepPoint* point, absl::Status* status) {
@@ -345,25 +357,36 @@ absl::StatusOr<SweepPoint> ReadPoint(const Json& document) {
   top("key", key);
   top("simulated", point.simulated);
   top("error", point.error);
-  if (const Json* origin = top.Find("origin"); origin != nullptr) {
-    FieldReader reader("origin.", *origin, &status);
-    VisitOrigin(reader, point.origin);
-  }
-  if (const Json* result = top.Find("result"); result != nullptr) {
-    FieldReader reader("result.", *result, &status);
-    VisitResult(reader, point.result);
-  }
+  const auto read = [&](const char* name, const auto& fields) {
+    const Json* found = top.Find(name);
+    if (found == nullptr) return;
+    FieldReader reader(absl::StrCat(name, "."), *found, &status);
+    fields(reader);
+  };
+  read("origin", [&](FieldReader& reader) { VisitOrigin(reader, point.origin); });
+  read("result", [&](FieldReader& reader) { VisitResult(reader, point.result); });
   if (const Json* stages = top.Find("stages"); stages != nullptr) ReadStages(*stages, &point, &status);
-  if (const Json* prediction = top.Find("prediction"); prediction != nullptr) {
-    FieldReader reader("prediction.", *prediction, &status);
-    VisitPrediction(reader, point.prediction.emplace());
-  }
+  read("prediction", [&](FieldReader& reader) { VisitPrediction(reader, point.prediction.emplace()); });
   RETURN_IF_ERROR(status);
   if (const std::string expected = SweepKey(point.config); key != expected) {
     return absl::InvalidArgumentError(
         absl::StrCat("key: expected ", expected, ", that of this configuration, found \"", key.substr(0, 32), "\""));
   }
   return point;
+}
+
+std::string ErrorText(absl::string_view what, const std::string& path) {
+  return absl::StrCat("cannot ", what, " '", path, "': ", std::strerror(errno));
+}
+
+absl::Status WriteAll(int descriptor, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return absl::DataLossError(std::strerror(errno));
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -401,21 +424,14 @@ std::string SweepPointLine(const SweepPoint& point) {
   json["simulated"] = point.simulated;
   json["error"] = point.error;
   json["config"] = ConfigJson(point.config);
-  FieldWriter origin, result;
-  VisitOrigin(origin, point.origin);
-  VisitResult(result, point.result);
-  json["origin"] = std::move(origin.json);
-  json["result"] = std::move(result.json);
+  json["origin"] = Written([&](FieldWriter& writer) { VisitOrigin(writer, point.origin); });
+  json["result"] = Written([&](FieldWriter& writer) { VisitResult(writer, point.result); });
   json["stages"] = Json::array();
   for (const SweepStage& stage : point.stages) {
-    FieldWriter writer;
-    VisitStage(writer, stage);
-    json["stages"].push_back(std::move(writer.json));
+    json["stages"].push_back(Written([&](FieldWriter& writer) { VisitStage(writer, stage); }));
   }
   if (point.prediction.has_value()) {
-    FieldWriter prediction;
-    VisitPrediction(prediction, *point.prediction);
-    json["prediction"] = std::move(prediction.json);
+    json["prediction"] = Written([&](FieldWriter& writer) { VisitPrediction(writer, *point.prediction); });
   }
   return CompactJson(json) + "\n";
 }
@@ -428,6 +444,78 @@ absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line) {
   const absl::StatusOr<Json> document = ParseJson(line);
   if (!document.ok()) return absl::InvalidArgumentError(absl::StrCat("the line: ", document.status().message()));
   return ReadPoint(*document);
+}
+
+absl::StatusOr<SweepRecords> ReadSweepFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(ErrorText("read", path));
+  SweepRecords records;
+  absl::flat_hash_map<std::pair<bool, std::string>, size_t> index_of;  // by simulated, key
+  int64_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    const bool ended = !file.eof();
+    if (line.empty()) continue;
+    absl::StatusOr<SweepPoint> point = ParseSweepPoint(line);
+    if (!point.ok()) {
+      if (!ended) records.cut = true;
+      if (ended) records.refused.push_back(absl::StrCat("line ", number, ": ", point.status().message()));
+      continue;
+    }
+    const auto [entry, added] =
+        index_of.try_emplace(std::pair(point->simulated, SweepKey(point->config)), records.points.size());
+    if (added) {
+      records.points.push_back(*std::move(point));
+    } else {
+      records.points[entry->second] = *std::move(point);
+    }
+  }
+  if (file.bad()) return absl::DataLossError(ErrorText("read", path));
+  return records;
+}
+
+absl::StatusOr<std::unique_ptr<SweepFile>> SweepFile::Open(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) return absl::NotFoundError(ErrorText("write", path));
+  auto file = std::unique_ptr<SweepFile>(new SweepFile(path, descriptor));
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", path, "' is being written by another sweep; wait for its end, or give another directory"));
+  }
+  RETURN_IF_ERROR(file->EndLastLine());
+  return file;
+}
+
+SweepFile::~SweepFile() { close(descriptor_); }
+
+absl::Status SweepFile::EndLastLine() {
+  ASSIGN_OR_RETURN(const SweepRecords records, ReadSweepFile(path_));
+  struct stat info = {};
+  if (fstat(descriptor_, &info) != 0) return absl::DataLossError(ErrorText("read", path_));
+  char last = '\n';
+  if (info.st_size > 0 && pread(descriptor_, &last, 1, info.st_size - 1) != 1) {
+    return absl::DataLossError(ErrorText("read", path_));
+  }
+  if (last == '\n') return absl::OkStatus();
+  if (!records.cut) return WriteAll(descriptor_, "\n");  // a whole line without its end
+  off_t size = info.st_size;
+  for (char c = 0; size > 0; --size) {
+    if (pread(descriptor_, &c, 1, size - 1) != 1) return absl::DataLossError(ErrorText("read", path_));
+    if (c == '\n') break;
+  }
+  if (ftruncate(descriptor_, size) != 0) return absl::DataLossError(ErrorText("shorten", path_));
+  return absl::OkStatus();
+}
+
+absl::Status SweepFile::Append(const SweepPoint& point) {
+  if (absl::Status status = WriteAll(descriptor_, SweepPointLine(point)); !status.ok()) {
+    return absl::DataLossError(absl::StrCat("cannot write '", path_, "': ", status.message()));
+  }
+  // A file system without it (a pipe, some network mounts) has nothing better to offer.
+  if (fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) {
+    return absl::DataLossError(ErrorText("write", path_));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace stagecoach

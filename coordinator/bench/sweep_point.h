@@ -16,10 +16,13 @@
 //            of 0 is none. Goodput is the rate of those that do (DistServe, Zhong et al. 2024, section 2).
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/job/job_settings.h"
@@ -159,6 +162,37 @@ std::string SweepPointLine(const SweepPoint& point);
 // kInvalidArgument: the field, what was expected and what was found; also where the key is not that of the
 // configuration.
 absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line);
+
+// The file of a sweep's points: one line each, added as they finish and never changed. Whoever stops half-way leaves
+// whole lines and at most a part of one at the end.
+struct SweepRecords {
+  std::vector<SweepPoint> points;    // of each key the line that came last, measured and simulated each for
+                                     // itself; in the order in which they came first
+  std::vector<std::string> refused;  // "line 3: <why>": lines that are no points
+  bool cut = false;                  // the last line lacks its end and is no point
+};
+
+// kNotFound: there is no such file. kDataLoss: it cannot be read.
+absl::StatusOr<SweepRecords> ReadSweepFile(const std::string& path);
+
+// Not thread-safe.
+class SweepFile {
+ public:
+  // Opens or makes the file, for this process alone, and takes the part of a line at its end away. kFailedPrecondition:
+  // another process writes to it; kNotFound: it cannot be opened.
+  static absl::StatusOr<std::unique_ptr<SweepFile>> Open(const std::string& path);
+  ~SweepFile();
+
+  // On the disk when it returns. kDataLoss: it is not; the file then ends as it did before, or in a part of the line.
+  absl::Status Append(const SweepPoint& point);
+
+ private:
+  SweepFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  absl::Status EndLastLine();
+
+  const std::string path_;
+  const int descriptor_;
+};
 
 }  // namespace stagecoach
 

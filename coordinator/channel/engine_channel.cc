@@ -102,6 +102,18 @@ absl::Status EngineChannel::FlushWithin(absl::Duration most) {
   return absl::OkStatus();
 }
 
+bool EngineChannel::Wait(absl::Duration most) const {
+  pollfd descriptor{.fd = descriptor_, .events = POLLIN, .revents = 0};
+  if (WritePending()) descriptor.events |= POLLOUT;
+  return poll(&descriptor, 1, static_cast<int>(absl::ToInt64Milliseconds(most))) > 0;
+}
+
+absl::Status EngineChannel::CheckPeer() const {
+  pollfd descriptor{.fd = descriptor_, .events = POLLRDHUP, .revents = 0};
+  const bool gone = poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0;
+  return gone ? absl::UnavailableError("the front is gone") : absl::OkStatus();
+}
+
 bool EngineChannel::Buffered() const {
   if (incoming_.size() < kLengthBytes) return false;
   const uint32_t length = LoadLength(incoming_.data());

@@ -34,6 +34,11 @@ class EngineChannel {
   // Writes what is queued, waiting for the peer to read it for up to `most`. kUnavailable when the peer is gone.
   absl::Status FlushWithin(absl::Duration most);
 
+  // Until Receive may have something, or there is room for what is queued; at most so long. True when there is.
+  bool Wait(absl::Duration most) const;
+  // kUnavailable when the peer has closed its end, also while more of it waits to be read.
+  absl::Status CheckPeer() const;
+
   // What waits for the peer to read. It is for the sender to stop in time (water_mark.h).
   size_t pending_bytes() const { return outgoing_.size(); }
   bool WritePending() const { return !outgoing_.empty(); }

@@ -1,42 +1,28 @@
 // bench: how fast a model runs, as a table.
 
 #include <algorithm>
-#include <cstdint>
-#include <memory>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/host_info.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/base/value_range.h"
 #include "common/job/job_limits.h"
-#include "common/model/model_description.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/bench/bench_measure.h"
 #include "coordinator/bench/bench_plan.h"
 #include "coordinator/bench/bench_report.h"
 #include "coordinator/bench/bench_work.h"
-#include "coordinator/bench/kernel_report.h"
 #include "coordinator/cli/bench_serve.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/dummy_options.h"
 #include "coordinator/cli/option_values.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/sampling_options.h"
-#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/cli/verbosity.h"
 #include "coordinator/front/cluster_run.h"
-#include "coordinator/front/exit_codes.h"
-#include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/launch/launch_plan.h"
 
@@ -49,14 +35,11 @@ constexpr IntegerRange kRepetitionsRange = {1, 10000};
 
 class BenchVerb : public Verb {
  public:
-  BenchVerb() {
+  BenchVerb()
+      : Verb("bench", "measure how fast a model runs here, beside what the machine can do",
+             "coordinator bench --load-format dummy --shape qwen3-0.6b --type q8_0 -p 512 -n 64 -b 1,8 --pp 1,2") {
     cluster_options_.policy = Policy::kPrefillFirst;
     cluster_options_.prefix_caching = false;  // what is measured is the computing
-  }
-  const char* name() const override { return "bench"; }
-  const char* summary() const override { return "measure how fast a model runs here, beside what the machine can do"; }
-  const char* example() const override {
-    return "coordinator bench --load-format dummy --shape qwen3-0.6b --type q8_0 -p 512 -n 64 -b 1,8 --pp 1,2";
   }
   bool NeedsCluster() const override { return !cluster_options_.dry_run && !serve_.given(); }
   void AddOptions(CLI::App* app) override;
@@ -85,7 +68,6 @@ class BenchVerb : public Verb {
   Verbosity verbosity_;
   BenchLists lists_;
   SamplingOptions sampling_options_;
-  DummyOptions dummy_;
   int64_t repetitions_ = 5;
   std::string output_ = "md";
 
@@ -101,8 +83,8 @@ class BenchVerb : public Verb {
 
 void BenchVerb::AddOptions(CLI::App* app) {
   AddTexts(app, "-m,--model", &lists_.models, "FILE", "the model, a GGUF file; may be given several times");
-  AddDummyOptions(app, &dummy_, /*several=*/true);
-  AddQ2LayoutOption(app, &cluster_options_.q2_layout);
+  AddDummyOptions(app, &cluster_options_.dummy, /*several=*/true);
+  AddJobSettings(app, &cluster_options_, Settings({"q2_layout"}));
   AddIntegerList(app, "-p,--n-prompt", &lists_.prompts, kTokensRange, "tokens of a prompt, 0 for none (512)");
   AddIntegerList(app, "-n,--n-gen", &lists_.generated, kTokensRange,
                  "tokens that a sequence decodes, 0 for none (128)");
@@ -112,12 +94,13 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddJobSettingList(app, "stages", &lists_.stages);
   AddJobSettings(app, &cluster_options_, Settings({"layer_split"}));
   AddJobSettingList(app, "threads", &lists_.threads);
-  AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up",
-             absl::StrCat(repetitions_));
+  AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up");
   AddChoice(app, "-o,--output", &output_, {"md", "csv", "json", "jsonl"}, "form of the result");
-  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddVerbosityOptions(app, &verbosity_);
   AddGivenSamplingOptions(app, &sampling_options_);
-  AddSharedClusterOptions(app, &cluster_options_);
+  AddJobSettings(app, &cluster_options_,
+                 AllSettingsBut({"q2_layout", "context", "stages", "layer_split", "threads", "max_num_seqs"}));
+  AddLaunchOptions(app, &cluster_options_);
   serve_.AddTo(app);
 }
 
@@ -136,7 +119,7 @@ BenchScheduling BenchVerb::SchedulingOf(const BenchJob& job) const {
 
 // Opens every model and checks every job against it, before anything starts.
 absl::Status BenchVerb::Prepare(const RunContext& context) {
-  ASSIGN_OR_RETURN(lists_.models, ModelsOf(lists_.models, dummy_, /*required=*/true));
+  ASSIGN_OR_RETURN(lists_.models, ModelsOf(lists_.models, cluster_options_.dummy, /*required=*/true));
   tests_ = TestsOf(lists_);
   if (tests_.empty()) return UsageError("there is nothing to measure: -p and -n are both 0");
   const int64_t most = *std::max_element(lists_.sequences.begin(), lists_.sequences.end());
@@ -158,11 +141,7 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
     const bool same = !models_.empty() && jobs_[models_.size() - 1].model == job.model;
     Model model = same ? models_.back() : nullptr;
     if (model == nullptr) {
-      absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(job.model, cluster_options_.q2_layout);
-      if (!file.ok()) return file.status();
-      absl::StatusOr<Model> description = DescribeModel(*std::move(file));
-      if (!description.ok()) return WithExitCode(description.status(), ExitCode::kInputFile);
-      model = *std::move(description);
+      ASSIGN_OR_RETURN(model, OpenDescription(job.model, cluster_options_.q2_layout));
     }
     models_.push_back(model);
     RETURN_IF_ERROR(CheckFits(tests_, SchedulingOf(job), job.model, model->hyper.context));
@@ -194,9 +173,7 @@ absl::Status BenchVerb::Run(const RunContext& context) {
   if (cluster_options_.dry_run) {
     for (size_t i = 0; i < jobs_.size(); ++i) {
       ASSIGN_OR_RETURN(const LaunchOptions launch, LaunchOf(jobs_[i], *models_[i], context));
-      absl::StatusOr<std::string> line = DescribeLaunch(launch);
-      if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
-      RETURN_IF_ERROR(WriteStdout(*line + "\n"));
+      RETURN_IF_ERROR(PrintLaunch(launch));
     }
     return absl::OkStatus();
   }

@@ -3,30 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
-#include <cstring>
-#include <fstream>
 #include <limits>
-#include <utility>
 
 #include "CLI/App.hpp"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
-#include "common/base/value_range.h"
 #include "common/json/json_value.h"
 #include "coordinator/bench/arrivals.h"
-#include "coordinator/cli/chat/terminal_text.h"
+#include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/cli/client_key.h"
-#include "coordinator/cli/option_values.h"
-#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/front/exit_codes.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/signals.h"
 
@@ -50,30 +40,27 @@ void BenchServe::AddTo(CLI::App* bench) {
   AddRequiredText(serve_, "--url", &url_, "URL", "of the server, such as http://127.0.0.1:8080");
   AddClientKeyOption(serve_, &key_file_);
   AddChoice(serve_, "--endpoint", &endpoint_, {"completions", "chat"}, "which of the server's APIs is asked");
-  AddText(serve_, "--model", &model_, "NAME", "what requests name (the first that the server lists)");
-  AddInteger(serve_, "--num-prompts", &load_.requests, kRequestsRange, "requests", absl::StrCat(load_.requests));
-  AddInteger(serve_, "--warmup", &warmup_, kWarmupRange, "requests before those, which are not counted",
-             absl::StrCat(warmup_));
+  AddText(serve_, "--model", &load_.model, "NAME", "what requests name (the first that the server lists)");
+  AddInteger(serve_, "--num-prompts", &load_.requests, kRequestsRange, "requests");
+  AddInteger(serve_, "--warmup", &warmup_, kWarmupRange, "requests before those, which are not counted");
   AddText(serve_, "--request-rate", &request_rate_, "R", "requests a second; inf: all at once (inf)");
   AddNumber(serve_, "--burstiness", &load_.burstiness, {1e-3f, 1e6f},
-            "shape of the gamma distribution of the gaps between requests; 1: independent clients, more: evener", "1");
+            "shape of the gamma distribution of the gaps between requests; 1: independent clients, more: evener");
   AddInteger(serve_, "--max-concurrency", &load_.max_concurrency, {1, kMostServeClients}, "most requests under way",
              "none");
   AddText(
       serve_, "--dataset", &dataset_, "random|FILE",
       "random prompts, or of a file with a line {\"prompt\" or \"messages\": ..., \"output_len\": N} each (random)");
-  AddInteger(serve_, "--input-len", &load_.dataset.input_tokens, kLengthRange, "tokens of a random prompt",
-             absl::StrCat(load_.dataset.input_tokens));
-  AddInteger(serve_, "--output-len", &load_.dataset.output_tokens, kLengthRange, "tokens of an answer",
-             absl::StrCat(load_.dataset.output_tokens));
-  AddInteger(serve_, "--vocab-size", &vocab_, kVocabRange,
+  AddInteger(serve_, "--input-len", &load_.dataset.input_tokens, kLengthRange, "tokens of a random prompt");
+  AddInteger(serve_, "--output-len", &load_.dataset.output_tokens, kLengthRange, "tokens of an answer");
+  AddInteger(serve_, "--vocab-size", &load_.vocab, kVocabRange,
              "of the server's model, for random prompts of completions, which are token ids",
              "what the server says of it");
   AddNumber(serve_, "--range-ratio", &load_.dataset.range_ratio, {0, 1},
-            "lengths differ by up to this share from those", "0");
+            "lengths differ by up to this share from those");
   AddInteger(serve_, "--prefix-len", &load_.dataset.prefix_tokens, kPrefixRange,
-             "tokens before each random prompt that are the same in all", "0");
-  AddSeed(serve_, "--seed", &seed_, "of lengths, prompts and gaps", "0");
+             "tokens before each random prompt that are the same in all");
+  AddSeed(serve_, "--seed", &load_.seed, "of lengths, prompts and gaps", "0");
   AddFlag(serve_, "--ignore-eos", &ignore_eos_, "answers are as long as was asked for (on for random prompts)");
   AddFlag(serve_, "--no-ignore-eos", &no_ignore_eos_, "answers end where the model ends them");
   CLI::Option* goodput = AddTexts(serve_, "--goodput", &goodput_, "ttft:MS tpot:MS e2el:MS",
@@ -90,8 +77,6 @@ bool BenchServe::given() const { return serve_ != nullptr && serve_->parsed(); }
 absl::StatusOr<ServeLoad> BenchServe::Load() const {
   ServeLoad load = load_;
   load.endpoint = endpoint_ == "chat" ? ServeEndpoint::kChat : ServeEndpoint::kCompletions;
-  load.model = model_;
-  load.seed = seed_.value_or(0);
   if (dataset_ != "random") load.dataset.file = dataset_;
   if (dataset_ != "random" && load.dataset.prefix_tokens > 0) {
     return UsageError("--prefix-len is for random prompts; put what is shared into the dataset's lines");
@@ -153,27 +138,10 @@ absl::Status BenchServe::WarmUp(const HttpUrl& url, const HttpClientOptions& cli
   return absl::OkStatus();
 }
 
-absl::Status BenchServe::SaveStatus(bool written) const {
-  if (written) return absl::OkStatus();
-  return InputFileError(absl::StrCat("--save-result: '", save_path_, "' cannot be written: ", std::strerror(errno)));
-}
-
-// Before a run that takes its time. What is there already stays until there is something in its place.
-absl::Status BenchServe::CheckSavePath() const {
-  if (save_path_.empty()) return absl::OkStatus();
-  const bool there = access(save_path_.c_str(), F_OK) == 0;
-  const bool opened = std::ofstream(save_path_, std::ios::app).good();
-  const absl::Status status = SaveStatus(opened);
-  if (opened && !there) unlink(save_path_.c_str());
-  return status;
-}
-
-absl::Status BenchServe::Save(const Json& json) const {
-  if (save_path_.empty()) return absl::OkStatus();
-  std::ofstream file(save_path_);
-  file << PrettyJson(json);
-  file.close();
-  return SaveStatus(file.good());
+absl::Status BenchServe::OfSavePath(const absl::Status& written) const {
+  if (written.ok()) return written;
+  const absl::string_view why = written.message().substr(written.message().rfind(": "));  // what the system says
+  return InputFileError(absl::StrCat("--save-result: '", save_path_, "' cannot be written", why));
 }
 
 absl::Status BenchServe::Run(bool show_progress) {
@@ -182,20 +150,23 @@ absl::Status BenchServe::Run(bool show_progress) {
   ASSIGN_OR_RETURN(const Goodput goodput, WantedGoodput());
   const absl::StatusOr<HttpUrl> url = ParseApiUrl(url_);
   if (!url.ok()) return UsageError(absl::StrCat("--url: ", url.status().message()));
-  RETURN_IF_ERROR(CheckSavePath());
+  // Found out before a run that takes its time.
+  if (!save_path_.empty()) RETURN_IF_ERROR(OfSavePath(CheckWholeFile(save_path_)));
   HttpClientOptions client;
   ASSIGN_OR_RETURN(client.headers, ReadClientKey(key_file_));
 
   SignalWatch& signals = SignalWatch::Get();
   const bool token_ids = load.dataset.file.empty() && load.endpoint == ServeEndpoint::kCompletions;
-  load.vocab = vocab_.value_or(0);
   if (load.model.empty() || (token_ids && load.vocab == 0)) {
     HttpClientOptions asking = client;
     asking.cancel_descriptor = signals.descriptor();
     const absl::StatusOr<ServedModelInfo> served = AskServedModel(*url, asking);
     // A server's words are no orders to a terminal, and whatever it does wrong is the server's fault, not a file's.
     if (absl::IsCancelled(served.status())) return served.status();
-    if (!served.ok()) return absl::UnavailableError(ForTerminal(served.status().message()));
+    if (!served.ok()) {
+      return absl::UnavailableError(
+          absl::StrCat(ForTerminal(served.status().message()), load.model.empty() ? "; give --model" : ""));
+    }
     if (load.model.empty()) load.model = served->id;
     if (load.vocab == 0) load.vocab = served->vocab;
   }
@@ -218,7 +189,10 @@ absl::Status BenchServe::Run(bool show_progress) {
   RETURN_IF_ERROR(WriteStdout(ServeSummaryText(summary, load, goodput, percentiles)));
   for (size_t i = 0; i < std::min(summary.errors.size(), kMostShownErrors); ++i)
     LogError(ForTerminal(summary.errors[i]));
-  RETURN_IF_ERROR(Save(ServeSummaryJson(summary, load, percentiles)));
+  if (!save_path_.empty()) {
+    const std::string json = PrettyJson(ServeSummaryJson(summary, load, percentiles));
+    RETURN_IF_ERROR(OfSavePath(WriteWholeFile(save_path_, json)));
+  }
   if (signals.stops() > 0) return absl::CancelledError("interrupted");
   if (summary.failed > 0 && !allow_failures_) {
     return absl::UnavailableError(

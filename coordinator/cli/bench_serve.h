@@ -4,7 +4,6 @@
 // `coordinator bench serve --url U`: the load of many clients on a server, ours or another's.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +11,8 @@
 #include "absl/status/statusor.h"
 #include "coordinator/bench/serve_load.h"
 #include "coordinator/bench/serve_summary.h"
+#include "coordinator/cli/option_values.h"
 #include "coordinator/http/http_client.h"
-
-namespace CLI {
-class App;
-}
 
 namespace stagecoach {
 
@@ -32,16 +28,13 @@ class BenchServe {
   absl::StatusOr<ServeLoad> Load() const;
   absl::StatusOr<std::vector<double>> Percentiles() const;
   absl::StatusOr<Goodput> WantedGoodput() const;
+  absl::Status OfSavePath(const absl::Status& written) const;
   absl::Status WarmUp(const HttpUrl& url, const HttpClientOptions& client, ServeLoad load) const;
-  absl::Status CheckSavePath() const;
-  absl::Status SaveStatus(bool written) const;
-  absl::Status Save(const Json& json) const;
 
   CLI::App* serve_ = nullptr;
   std::string url_;
   std::string key_file_;
   std::string endpoint_ = "completions";
-  std::string model_;
   std::string request_rate_ = "inf";
   std::string dataset_ = "random";
   std::string percentiles_ = "99";
@@ -50,8 +43,6 @@ class BenchServe {
   int64_t warmup_ = 1;
   bool ignore_eos_ = false, no_ignore_eos_ = false;
   bool allow_failures_ = false;
-  std::optional<uint64_t> seed_;
-  std::optional<int64_t> vocab_;
   ServeLoad load_;
 };
 

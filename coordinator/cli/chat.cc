@@ -1,57 +1,232 @@
 // chat: a conversation with a model.
 
+#include <poll.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include <algorithm>
+#include <random>
 
 #include "CLI/App.hpp"
-#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/step/sampling_limits.h"
 #include "coordinator/cli/chat/chat_repl.h"
-#include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/cli/chat/line_editor.h"
-#include "coordinator/cli/chat/line_history.h"
-#include "coordinator/cli/chat/piped_lines.h"
-#include "coordinator/cli/chat_cluster.h"
 #include "coordinator/cli/chat_server.h"
-#include "coordinator/cli/chat_settings.h"
-#include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/client_key.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/sampling_options.h"
-#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/printing.h"
+#include "coordinator/cli/prompt_options.h"
 #include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/answer.h"
 #include "coordinator/front/cluster_run.h"
-#include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
-#include "coordinator/front/run_summary.h"
-#include "coordinator/launch/launch_plan.h"
 #include "coordinator/text/chat/chat_format.h"
+#include "coordinator/text/output/output_format.h"
 
 namespace stagecoach {
 namespace {
 
-void WriteStderr(absl::string_view text) {
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+double SecondsBetween(int64_t from_us, int64_t to_us) { return static_cast<double>(to_us - from_us) * 1e-6; }
+
+int64_t PoolTokens(const pb::JobReady& ready) { return int64_t{ready.blocks()} * ready.block_tokens(); }
+
+// How many new tokens may follow such a prompt; those of the last one need no room in the pool.
+int64_t RoomAfter(int64_t prompt_tokens, const pb::JobReady& ready) {
+  return std::min<int64_t>(ready.context() - prompt_tokens, PoolTokens(ready) - prompt_tokens + 1);
+}
+
+ChatAnswer Refusal(std::string why) {
+  ChatAnswer answer;
+  answer.refusal = std::move(why);
+  return answer;
+}
+
+std::vector<std::string> WithAnswerEnds(std::vector<std::string> stops, const ChatFormat& format) {
+  stops.insert(stops.end(), format.answer_ends().begin(), format.answer_ends().end());
+  return stops;
+}
+
+// Adds what has become certain to the answer, and shows it. Without tools there are no calls.
+absl::Status PassOn(const std::vector<OutputDelta>& deltas, const TakeText& take, ChatAnswer* answer) {
+  for (const OutputDelta& delta : deltas) {
+    const bool reasoning = delta.kind == OutputKind::kReasoning;
+    (reasoning ? answer->reasoning : answer->content) += delta.text;
+    RETURN_IF_ERROR(take(reasoning ? AnswerPart::kReasoning : AnswerPart::kContent, delta.text));
+  }
+  return absl::OkStatus();
+}
+
+// Answers by a cluster of this process's own. A lost job costs an answer only time.
+class ChatCluster : public ChatBackend {
+ public:
+  // All that is pointed to outlives this. An answer also ends before one of `stops`. `format` is usable without tools.
+  ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatFormat format, ChatSettings settings,
+              std::vector<std::string> stops);
+
+  absl::Status Prepare() override;
+  absl::StatusOr<Awaited> AwaitInput(int descriptor) override;
+  absl::StatusOr<ChatAnswer> Answer(const ChatTurn& turn, const TakeText& take) override;
+  absl::Status Set(absl::string_view name, absl::string_view value) override;
+  std::string Settings() const override { return ChatSettingsText(settings_, sampling_); }
+  bool AlwaysAnswersAlike() const override { return sampling_.temperature == 0; }
+  std::string Name() const override { return model_->DisplayName(); }
+  int64_t context_tokens() const override;
+  std::string Describe() const override;
+
+ private:
+  absl::Status Stream(RequestId id, int64_t begun_us, const TakeText& take, stagecoach::Answer* completion,
+                      ChatAnswer* answer);
+  void Resolve();
+
+  ClusterRun* const cluster_;
+  const FrontModel* const model_;
+  const ChatFormat format_;
+  const OutputFormat output_format_;
+  const std::vector<std::string> stops_;
+  const ChatSettings given_;
+  ChatSettings settings_;
+  SamplingParams sampling_;  // what settings_ and the model file say
+};
+
+ChatCluster::ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatFormat format, ChatSettings settings,
+                         std::vector<std::string> stops)
+    : cluster_(cluster),
+      model_(model),
+      format_(std::move(format)),
+      output_format_(FindOutputFormat(format_.source(/*with_tools=*/false))),
+      stops_(WithAnswerEnds(std::move(stops), format_)),
+      given_(settings),
+      settings_(settings) {
+  Resolve();
+}
+
+void ChatCluster::Resolve() {
+  sampling_ = ResolveSampling(settings_.sampling, model_->metadata());
+  if (settings_.sampling.ignore_eos) IgnoreEndOfGeneration(model_->tokenizer->end_of_generation(), &sampling_);
+}
+
+absl::Status ChatCluster::Prepare() {
+  while (cluster_->ready() == nullptr) {
+    RETURN_IF_ERROR(cluster_->Next().status());
+    if (cluster_->StopRequested() || cluster_->DrainRequested()) return absl::CancelledError("interrupted");
+  }
+  return absl::OkStatus();
+}
+
+// The job has to be listened to also while a user thinks: what it says would pile up, and a lost stage would be noticed
+// by the next message alone.
+absl::StatusOr<Awaited> ChatCluster::AwaitInput(int descriptor) {
+  const auto found = [&]() -> std::optional<Awaited> {
+    if (cluster_->StopRequested() || cluster_->DrainRequested()) return Awaited::kSignal;
+    pollfd input = {descriptor, POLLIN, 0};
+    return poll(&input, 1, 0) > 0 ? std::optional<Awaited>(Awaited::kReadable) : std::nullopt;
+  };
+  std::optional<Awaited> awaited = found();
+  if (!awaited.has_value()) {
+    cluster_->WatchInput(descriptor);
+    const int launches = cluster_->relaunches();
+    RETURN_IF_ERROR(cluster_->Next().status());  // events are of answers that a stop has ended
+    awaited = found();
+    if (!awaited.has_value() && cluster_->relaunches() > launches) awaited = Awaited::kSpoke;
+  }
+  if (awaited.has_value()) cluster_->WatchInput(-1);  // an answer does not wait for it
+  return awaited.value_or(Awaited::kNothing);
+}
+
+absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeText& take) {
+  const int64_t begun_us = MonotonicUs();
+  Conversation conversation = {.messages = turn.messages};
+  conversation.thinking = turn.thinking;
+  const absl::StatusOr<MarkedText> text = format_.Render(conversation, absl::Now());
+  if (!text.ok()) return Refusal(std::string(text.status().message()));
+  std::vector<TokenId> prompt = model_->tokenizer->EncodeMarked(*text, /*add_bos=*/true);
+  const int64_t prompt_tokens = static_cast<int64_t>(prompt.size());
+  const int64_t room = RoomAfter(prompt_tokens, *cluster_->ready());
+  if (room < 1) {
+    return Refusal(absl::StrCat("the conversation is too long: with this message it has ", prompt_tokens,
+                                " tokens, and there is room for ",
+                                std::min<int64_t>(context_tokens(), PoolTokens(*cluster_->ready())),
+                                " together with the answer; /undo takes back the last exchange, /clear all of them"));
+  }
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.sampling = sampling_;
+  request.sampling.seed = settings_.sampling.seed.has_value()
+                              ? *settings_.sampling.seed + static_cast<uint64_t>(turn.attempt)
+                              : std::random_device{}();
+  request.max_new_tokens = std::min(settings_.max_new_tokens.value_or(kMaxNewTokensRange.max), room);
+  const absl::Span<const TokenId> end = model_->tokenizer->end_of_generation();
+  if (!settings_.sampling.ignore_eos) request.stop_tokens.assign(end.begin(), end.end());
+  const absl::StatusOr<RequestId> id = cluster_->Submit(std::move(request));
+  if (absl::IsOutOfRange(id.status())) return Refusal(WithFlags(id.status().message()));
+  RETURN_IF_ERROR(id.status());
+  ChatAnswer answer;
+  answer.prompt_tokens = prompt_tokens;
+  AnswerOptions options = {.stops = stops_};
+  options.parser = OutputParser::Make(output_format_, OutputStart::After(text->text()), /*tools=*/nullptr);
+  stagecoach::Answer completion(model_->tokenizer.get(), std::move(options));
+  RETURN_IF_ERROR(Stream(*id, begun_us, take, &completion, &answer));
+  return answer;
+}
+
+absl::Status ChatCluster::Stream(RequestId id, int64_t begun_us, const TakeText& take, stagecoach::Answer* completion,
+                                 ChatAnswer* answer) {
+  int64_t first_us = 0, last_us = 0;
+  bool cancelled = false;
+  absl::Status status;
+  while (status.ok() && !completion->finished()) {
+    if (cluster_->StopRequested() && !cancelled) {
+      cluster_->Cancel(id);
+      cancelled = true;
+    }
+    if (cluster_->GiveUp()) break;
+    const absl::StatusOr<std::optional<SessionEvent>> event = cluster_->Next();
+    status = event.status();
+    if (!status.ok() || !event->has_value() || (*event)->request != id) continue;
+    if (!(*event)->tokens.empty()) {
+      last_us = (*event)->at_us;
+      if (first_us == 0) first_us = last_us;
+    }
+    if ((*event)->finished.has_value()) answer->cached_tokens = (*event)->finished->cost().cached_tokens();
+    status = PassOn(completion->Take(**event), take, answer);
+  }
+  if (completion->stopped_by_text() || (!status.ok() && !cancelled)) cluster_->Cancel(id);
+  if (!completion->finished()) PassOn(completion->Abandon(), take, answer).IgnoreError();
+  RETURN_IF_ERROR(status);
+  answer->finish_reason = completion->finish_reason();
+  answer->refusal = WithFlags(completion->rejection());
+  answer->failed = completion->failed();
+  answer->tokens = static_cast<int64_t>(completion->tokens().size());
+  if (first_us > 0) answer->first_token_s = SecondsBetween(begun_us, first_us);
+  answer->decode_s = SecondsBetween(first_us, last_us);
+  return absl::OkStatus();
+}
+
+absl::Status ChatCluster::Set(absl::string_view name, absl::string_view value) {
+  RETURN_IF_ERROR(SetChatSetting(name, value, SettingRanges::kEngine, given_, &settings_));
+  Resolve();
+  return absl::OkStatus();
+}
+
+int64_t ChatCluster::context_tokens() const { return cluster_->ready() == nullptr ? 0 : cluster_->ready()->context(); }
+
+std::string ChatCluster::Describe() const {
+  if (cluster_->ready() == nullptr) return "";
+  const pb::JobReady& ready = *cluster_->ready();
+  return absl::StrCat("cluster       ", ready.stages_size(), ready.stages_size() == 1 ? " stage" : " stages",
+                      ", context ", ready.context(), ", KV cache for ", PoolTokens(ready), " tokens",
+                      cluster_->relaunches() > 0 ? absl::StrCat(", launched again ", cluster_->relaunches(), "x") : "",
+                      "\n");
 }
 
 class ChatVerb : public Verb {
  public:
-  const char* name() const override { return "chat"; }
-  const char* summary() const override { return "talk to a model"; }
-  const char* example() const override {
-    return "coordinator chat -m model.gguf --pp 2 --system \"Be brief.\" --temp 0.7";
-  }
+  ChatVerb()
+      : Verb("chat", "talk to a model", "coordinator chat -m model.gguf --pp 2 --system \"Be brief.\" --temp 0.7") {}
   bool NeedsCluster() const override { return !cluster_options_.dry_run && url_.empty(); }
   void AddOptions(CLI::App* app) override;
   absl::Status Run(const RunContext& context) override;
@@ -95,7 +270,7 @@ void ChatVerb::AddOptions(CLI::App* app) {
   AddChatTemplateOptions(app, &template_options_);
   AddFlag(app, "--no-history", &no_history_,
           "keep no typed lines ($XDG_STATE_HOME/stagecoach, else ~/.local/state/stagecoach)");
-  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddVerbosityOptions(app, &verbosity_);
   AddSamplingOptions(app, &settings_.sampling,
                      {.group = "Sampling (defaults: the model file's, else these; with --url the server's)",
                       .seed = "drawn for each answer"});
@@ -133,11 +308,7 @@ absl::Status ChatVerb::Run(const RunContext& context) {
   if (!url_.empty()) return TalkToServer();
   RETURN_IF_ERROR(Prepare());
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
-  if (cluster_options_.dry_run) {
-    absl::StatusOr<std::string> line = DescribeLaunch(launch);
-    if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
-    return WriteStdout(*line + "\n");
-  }
+  if (cluster_options_.dry_run) return PrintLaunch(launch);
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   ChatCluster backend(cluster_.get(), &model_, *format_, settings_, stops_);
   const absl::Status talked = TalkTo(&backend);
@@ -174,7 +345,7 @@ absl::Status ChatVerb::TalkTo(ChatBackend* backend) {
   shows.terminal = shows.output_terminal && isatty(STDIN_FILENO);
   shows.dims = shows.terminal && TerminalDims();
   shows.quiet = verbosity_.quiet;
-  ChatScreen screen(shows, WriteStdout, WriteStderr);
+  ChatScreen screen(shows, WriteStdout, [](absl::string_view text) { WriteFully(STDERR_FILENO, text); });
   LineHistory history;
   std::unique_ptr<LineSource> lines;
   if (shows.terminal) {

@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -13,11 +12,11 @@
 #include "common/base/status_macros.h"
 #include "common/json/json_input.h"
 #include "common/json/json_value.h"
-#include "coordinator/cli/chat/terminal_text.h"
+#include "coordinator/bench/serve_load.h"
+#include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/server_message.h"
 #include "coordinator/front/signals.h"
-#include "coordinator/http/sse_reader.h"
 
 namespace stagecoach {
 namespace {
@@ -155,29 +154,16 @@ ChatServer::ChatServer(HttpUrl url, HttpClientOptions client, ChatSettings setti
 
 absl::Status ChatServer::Prepare() {
   ForgetOldWakeUps();
-  HttpCall call;
-  call.path = "/v1/models";
-  const absl::StatusOr<HttpReply> answered = client_.Call(call);
-  if (absl::IsCancelled(answered.status())) return answered.status();
-  if (!answered.ok()) return absl::UnavailableError(answered.status().message());  // the server's fault, not a file's
-  const HttpReply& reply = *answered;
-  if (!reply.succeeded()) {
-    const std::string what = absl::StrCat("GET /v1/models: status ", reply.status, ": ", ServersWords(reply.body));
-    return reply.status == 401 ? UsageError(absl::StrCat(what, " (--api-key-file, STAGECOACH_API_KEY)"))
-                               : absl::UnavailableError(what);
+  const absl::StatusOr<ServedModelInfo> served = AskServedModel(url_, options_);
+  if (absl::IsCancelled(served.status())) return served.status();
+  if (!served.ok()) {  // the server's fault, not a file's
+    const std::string what = ForTerminal(served.status().message());
+    return absl::IsUnauthenticated(served.status())
+               ? UsageError(absl::StrCat(what, " (--api-key-file, STAGECOACH_API_KEY)"))
+               : absl::UnavailableError(what);
   }
-  const absl::StatusOr<Json> json = ParseJson(reply.body);
-  const Json* model = nullptr;
-  if (json.ok() && json->is_object() && json->contains("data") && (*json)["data"].is_array()) {
-    for (const Json& entry : (*json)["data"]) {
-      if (!entry.is_object() || TextIn(entry, "id").empty()) continue;
-      if (model == nullptr) model = &entry;
-    }
-  }
-  if (model == nullptr)
-    return absl::UnavailableError("GET /v1/models names no model: this is no server of OpenAI's API");
-  model_ = TextIn(*model, "id");
-  context_tokens_ = CountIn(*model, "max_model_len");
+  model_ = served->id;
+  context_tokens_ = served->context;
   return absl::OkStatus();
 }
 

@@ -2,14 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
-#include "coordinator/cli/option_values.h"
-#include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
 
 namespace stagecoach {

@@ -6,11 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/option_values.h"
 #include "coordinator/http/http_client.h"
-
-namespace CLI {
-class App;
-}
 
 namespace stagecoach {
 

@@ -9,65 +9,25 @@
 #include <numeric>
 
 #include "CLI/App.hpp"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/plan_places.h"
-#include "coordinator/front/exit_codes.h"
+#include "coordinator/cli/printing.h"
+#include "coordinator/front/model_file.h"
 #include "coordinator/launch/host_file.h"
+#include "coordinator/launch/launch_plan.h"
+#include "coordinator/plan/host_profile.h"
 #include "coordinator/plan/saved_plan.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr NumberRange kStartupTimeoutS = {0.1, 86400};
-
-void AddLaunchOptions(CLI::App* app, ClusterOptions* o) {
-  const char* group = kClusterGroup;
-  AddText(
-      app, "--hostfile", &o->hostfile, "FILE",
-      "hosts and their slots, a line each: node1 slots=2 (1 unless given); stages take slots in order; 'spare' on a "
-      "line keeps that host for the place of one that is lost, 'model=PATH' says where it has the model")
-      ->group(group);
-  AddText(app, o->hosts_option, &o->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
-  AddChoice(app, "--launcher", &o->launcher, kLauncherKinds,
-            "what starts the ranks; auto: srun inside a Slurm allocation where it offers PMIx, else mpirun")
-      ->group(group);
-  AddText(app, "--launcher-args,--mpirun-args", &o->launcher_args, "ARGS",
-          "further arguments for mpirun or srun, split as a shell would")
-      ->group(group);
-  AddText(app, "--rsh-agent", &o->rsh_agent, "PROGRAM",
-          "what mpirun logs in to other hosts by (otherwise Open MPI's setting, else ssh)")
-      ->group(group);
-  AddNumber(app, "--host-timeout", &o->host_timeout_s, {0.1, 3600},
-            "seconds another host has to answer before a launch; one that takes longer is left out",
-            absl::StrCat(o->host_timeout_s))
-      ->group(group);
-  AddText(app, "--stage-worker", &o->stage_worker, "PATH",
-          "the stage program (otherwise beside this program, then in ../stage_worker/)")
-      ->group(group);
-  AddNumber(app, "--startup-timeout", &o->startup_timeout_s, kStartupTimeoutS, "seconds the launched job has to report",
-            "60")
-      ->group(group);
-  AddNumber(app, "--relaunch-timeout", &o->relaunch_timeout_s, {0, 604800},
-            "seconds without a token or loading progress after which a job that keeps being lost is given up",
-            absl::StrCat(o->relaunch_timeout_s))
-      ->group(group);
-  app->add_flag("--dry-run", o->dry_run, "print the launch line and end")->group(group);
-}
-
-// As it is when it cannot be made absolute; opening it will tell.
-std::string Absolute(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  return error ? path : absolute.string();
-}
+constexpr char kModelHelp[] = "the model, a GGUF file (any shard of a split one)";
+constexpr char kHostsHelp[] = "the same as a list, such as node1:2,node2:2";
 
 absl::Status CheckSplit(const ClusterOptions& o, const HyperParameters& model) {
   if (o.stages > model.layer_count()) {
@@ -96,10 +56,7 @@ absl::Status FollowPlan(const HyperParameters& model, const RunContext& context,
     return UsageError("--plan fixes --pp, --layer-split, -t, --micro-batches and --prefill-chunk; leave them out");
   }
   absl::StatusOr<SavedPlan> plan = ReadSavedPlan(o->plan);
-  if (!plan.ok()) {
-    return WithExitCode(absl::Status(plan.status().code(), absl::StrCat("--plan: ", plan.status().message())),
-                        ExitCode::kInputFile);
-  }
+  if (!plan.ok()) return OfOption("--plan", plan.status());
   if (plan->layers != model.layer_count()) {
     return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
                             "--plan: '", o->plan, "' is for a model of ", plan->layers, " layers, this one has ",
@@ -123,39 +80,91 @@ absl::StatusOr<std::string> WritableFile(const char* option, const std::string& 
     return InputFileError(absl::StrCat(option, ": cannot write '", path, "': ", std::strerror(errno)));
   }
   close(descriptor);
-  return Absolute(path);
+  return AbsolutePath(path);
 }
 
 absl::StatusOr<std::string> ExistingFile(const char* option, const std::string& path) {
   std::error_code error;
-  if (std::filesystem::is_regular_file(path, error)) return Absolute(path);
+  if (std::filesystem::is_regular_file(path, error)) return AbsolutePath(path);
   const bool there = std::filesystem::exists(path, error);
   return WithExitCode(absl::NotFoundError(there ? absl::StrCat(option, ": '", path, "' is no regular file")
                                                 : absl::StrCat(option, ": there is no file '", path, "'")),
                       ExitCode::kLaunch);
 }
 
+constexpr absl::string_view kNoModel = "--model is required, or --load-format dummy with --shape and --type";
+
+std::vector<std::string> LowerNames(const std::vector<std::string>& values) {
+  std::vector<std::string> names;
+  for (const std::string& value : values) {
+    for (absl::string_view name : absl::StrSplit(value, ',', absl::SkipEmpty())) {
+      names.push_back(absl::AsciiStrToLower(name));
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
-void AddModelOption(CLI::App* app, std::string* model) {
-  AddText(app, "-m,--model", model, "FILE", "the model, a GGUF file (any shard of a split one)")
-      ->required()
-      ->group(kClusterGroup);
+std::string PlaceSources::Name() const {
+  if (!profile.empty()) return absl::StrCat("profile ", profile);
+  return cluster.empty() ? "assumed" : absl::StrCat("cluster ", cluster);
+}
+
+void AddModelFileOptions(CLI::App* app, ClusterOptions* options) {
+  const HelpGroup group(app, kClusterGroup);
+  AddRequiredText(app, "-m,--model", &options->model, "FILE", kModelHelp);
+  AddJobSettings(app, options, Settings({"q2_layout"}));
+}
+
+void AddDummyOptions(CLI::App* app, DummyOptions* options, bool several) {
+  AddChoice(app, "--load-format", &options->load_format, {"gguf", "dummy"},
+            "dummy: random weights of --shape and --type in place of -m");
+  const auto add = [&](const char* name, std::vector<std::string>* out, const std::string& description) {
+    CLI::Option* option = AddTexts(app, name, out, several ? "NAME,..." : "NAME", description);
+    if (!several) option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  };
+  add("--shape", &options->shapes, absl::StrCat("with dummy: ", DummyModelShapes()));
+  add("--type", &options->types, absl::StrCat("with dummy: ", DummyModelTypes()));
+  AddInteger(app, "--layers", &options->layers, {1, kMostDummyLayers}, "with dummy: of the shape, its first ones",
+             "all");
+}
+
+void AddModelOptions(CLI::App* app, ClusterOptions* options, const std::string& more_help) {
+  AddText(app, "-m,--model", &options->model, "FILE", absl::StrCat(kModelHelp, more_help));
+  AddDummyOptions(app, &options->dummy, /*several=*/false);
+}
+
+void AddLaunchOptions(CLI::App* app, ClusterOptions* o) {
+  const HelpGroup group(app, kClusterGroup);
+  AddText(
+      app, "--hostfile", &o->hostfile, "FILE",
+      "hosts and their slots, a line each: node1 slots=2 (1 unless given); stages take slots in order; 'spare' on a "
+      "line keeps that host for the place of one that is lost, 'model=PATH' says where it has the model");
+  AddText(app, o->hosts_option, &o->hosts, "LIST", kHostsHelp);
+  AddChoice(app, "--launcher", &o->launcher, kLauncherKinds,
+            "what starts the ranks; auto: srun inside a Slurm allocation where it offers PMIx, else mpirun");
+  AddText(app, "--launcher-args,--mpirun-args", &o->launcher_args, "ARGS",
+          "further arguments for mpirun or srun, split as a shell would");
+  AddText(app, "--rsh-agent", &o->rsh_agent, "PROGRAM",
+          "what mpirun logs in to other hosts by (otherwise Open MPI's setting, else ssh)");
+  AddNumber(app, "--host-timeout", &o->host_timeout_s, {0.1, 3600},
+            "seconds another host has to answer before a launch; one that takes longer is left out");
+  AddText(app, "--stage-worker", &o->stage_worker, "PATH",
+          "the stage program (otherwise beside this program, then in ../stage_worker/)");
+  AddNumber(app, "--startup-timeout", &o->startup_timeout_s, {0.1, 86400}, "seconds the launched job has to report");
+  AddNumber(app, "--relaunch-timeout", &o->relaunch_timeout_s, {0, 604800},
+            "seconds without a token or loading progress after which a job that keeps being lost is given up");
+  AddFlag(app, "--dry-run", &o->dry_run, "print the launch line and end");
 }
 
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help) {
-  AddModelOption(app, &options->model);
-  AddJobSettings(app, options, AllSettingsBut({}));
+  AddModelFileOptions(app, options);
+  AddJobSettings(app, options, AllSettingsBut({"q2_layout"}));
   app->get_option("--ctx-size")->description(context_help);
+  const HelpGroup group(app, kClusterGroup);
   AddText(app, "--plan", &options->plan, "FILE",
-          "follow a saved plan (coordinator plan -o FILE): hosts, layers, threads, micro-batches and chunk")
-      ->group(kClusterGroup);
-  AddLaunchOptions(app, options);
-}
-
-void AddSharedClusterOptions(CLI::App* app, ClusterOptions* options) {
-  AddJobSettings(app, options,
-                 AllSettingsBut({"q2_layout", "context", "stages", "layer_split", "threads", "max_num_seqs"}));
+          "follow a saved plan (coordinator plan -o FILE): hosts, layers, threads, micro-batches and chunk");
   AddLaunchOptions(app, options);
 }
 
@@ -165,15 +174,88 @@ void AddHostOptions(CLI::App* app, ClusterOptions* options) {
   AddLaunchOptions(app, options);
 }
 
-void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, std::string* cluster, std::string* profile,
-                            const std::string& group) {
+void AddProbeOptions(CLI::App* app, ClusterOptions* options, const std::string& without) {
+  {
+    const HelpGroup group(app, kClusterGroup);
+    AddModelOptions(app, options, absl::StrCat("; without one ", without));
+  }
+  AddJobSettings(app, options, Settings({"q2_layout", "kv_type", "stages", "threads"}));
+  AddHostOptions(app, options);
+}
+
+void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, PlaceSources* sources) {
   AddText(app, "--hostfile", &options->hostfile, "FILE",
-          "hosts and their slots, a line each: node1 slots=2 (1 unless given); their speed is assumed")
-      ->group(group);
-  AddText(app, "--host", &options->hosts, "LIST", "the same as a list, such as node1:2,node2:2")->group(group);
-  AddText(app, "--cluster", cluster, "FILE", ClusterFileHelp())->group(group);
-  AddText(app, "--profile", profile, "FILE", "hosts and links as `coordinator probe -o FILE` measured them")
-      ->group(group);
+          "hosts and their slots, a line each: node1 slots=2 (1 unless given); their speed is assumed");
+  AddText(app, "--host", &options->hosts, "LIST", kHostsHelp);
+  AddText(app, "--cluster", &sources->cluster, "FILE",
+          absl::StrCat("hosts and links in your own words, as JSON like ", kClusterFileExample,
+                       "; of a host also slots, available_gib, bf16_gops, f32_gops, isas "
+                       "(deploy/hostfiles/cluster.json is one)"));
+  AddText(app, "--profile", &sources->profile, "FILE", "hosts and links as `coordinator probe -o FILE` measured them");
+}
+
+void AddTurnOptions(CLI::App* app, double* coordinator_us, double* wake_us) {
+  AddNumber(app, "--coordinator-us", coordinator_us, {0, 1e7},
+            "microseconds that the coordinator takes for a micro-batch, from a result to the next one's sending");
+  AddNumber(app, "--wake-us", wake_us, {0, 1e7},
+            "microseconds from a frame's arrival, at a stage or the coordinator, until whoever waits for it has it");
+}
+
+absl::StatusOr<std::vector<std::string>> ModelsOf(const std::vector<std::string>& files, const DummyOptions& options,
+                                                  bool required) {
+  if (options.load_format == "gguf") {
+    if (!options.shapes.empty() || !options.types.empty()) {
+      return UsageError("--shape and --type need --load-format dummy");
+    }
+    if (options.layers.has_value()) return UsageError("--layers needs --load-format dummy");
+    if (files.empty() && required) return UsageError(kNoModel);
+    return files;
+  }
+  if (!files.empty()) return UsageError("--load-format dummy takes --shape and --type instead of --model");
+  const std::vector<std::string> shapes = LowerNames(options.shapes), types = LowerNames(options.types);
+  if (shapes.empty())
+    return UsageError(absl::StrCat("--shape is required with --load-format dummy: ", DummyModelShapes()));
+  if (types.empty())
+    return UsageError(absl::StrCat("--type is required with --load-format dummy: ", DummyModelTypes()));
+  std::vector<std::string> models;
+  for (const std::string& shape : shapes) {
+    if (options.layers.has_value() && absl::StrContains(shape, ":layers=")) {
+      return UsageError(
+          absl::StrCat("--layers: --shape ", shape, " says how many layers already; give one of the two"));
+    }
+    const std::string cut = options.layers.has_value() ? DummyModelCutTo(shape, *options.layers) : shape;
+    for (const std::string& type : types) models.push_back(DummyModelPath(cut, type));
+  }
+  return models;
+}
+
+absl::Status ResolveModel(ClusterOptions* options, bool required) {
+  std::vector<std::string> files;
+  if (!options->model.empty()) files.push_back(options->model);
+  ASSIGN_OR_RETURN(const std::vector<std::string> models, ModelsOf(files, options->dummy, required));
+  if (models.size() > 1) return UsageError("--shape and --type: give one of each");
+  if (!models.empty()) options->model = models.front();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenDescription(const std::string& path,
+                                                                        const std::string& q2_layout) {
+  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(path, q2_layout));
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(std::move(file));
+  if (!model.ok()) return WithExitCode(model.status(), ExitCode::kInputFile);
+  return model;
+}
+
+std::vector<std::string> DummyWords(const DummyOptions& options) {
+  if (options.load_format == "gguf") return {};
+  std::vector<std::string> words = {"--load-format", "dummy",
+                                    "--shape",       absl::StrJoin(options.shapes, ","),
+                                    "--type",        absl::StrJoin(options.types, ",")};
+  if (options.layers.has_value()) {
+    words.push_back("--layers");
+    words.push_back(absl::StrCat(*options.layers));
+  }
+  return words;
 }
 
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& given, const HyperParameters& model,
@@ -214,11 +296,11 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const R
   }
   LaunchOptions launch;
   JobSettings settings = o;
-  if (!o.weights_cache.empty()) settings.weights_cache = Absolute(o.weights_cache);
+  if (!o.weights_cache.empty()) settings.weights_cache = AbsolutePath(o.weights_cache);
   settings.step_log.clear();  // as a path that can be written, below
   settings.trace.clear();
   settings.stages = 0;  // the launch's; a world that is joined is asked for them when it is opened
-  launch.job.set_model_path(IsDummyModelPath(o.model) ? o.model : Absolute(o.model));
+  launch.job.set_model_path(IsDummyModelPath(o.model) ? o.model : AbsolutePath(o.model));
   launch.stages = static_cast<int>(o.stages > 0 ? o.stages : static_cast<int64_t>(o.layer_split.size()));
   launch.launcher = o.launcher;
   launch.launcher_args = o.launcher_args;
@@ -247,6 +329,11 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const R
   }
   SetJobSettings(settings, &launch.job);
   return launch;
+}
+
+absl::Status PrintLaunch(const LaunchOptions& launch) {
+  const absl::StatusOr<std::string> line = DescribeLaunch(launch);
+  return line.ok() ? WriteStdout(*line + "\n") : WithExitCode(line.status(), ExitCode::kLaunch);
 }
 
 }  // namespace stagecoach

@@ -1,7 +1,5 @@
 #include "coordinator/cli/command_line.h"
 
-#include <utility>
-
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
@@ -31,27 +29,14 @@ std::string BelowVerb(const CLI::App& app, int argc, const char* const* argv) {
 
 std::vector<std::unique_ptr<Verb>> AllVerbs() {
   std::vector<std::unique_ptr<Verb>> verbs;
-  verbs.push_back(MakeGenerateVerb());
-  verbs.push_back(MakeChatVerb());
-  verbs.push_back(MakeBatchVerb());
-  verbs.push_back(MakeServeVerb());
-  verbs.push_back(MakePerplexityVerb());
-  verbs.push_back(MakeVerifyVerb());
-  verbs.push_back(MakeBenchVerb());
-  verbs.push_back(MakeSweepVerb());
-  verbs.push_back(MakeProbeVerb());
-  verbs.push_back(MakePlanVerb());
-  verbs.push_back(MakeSimulateVerb());
-  verbs.push_back(MakeDoctorVerb());
-  verbs.push_back(MakeTraceVerb());
-  verbs.push_back(MakeInspectVerb());
-  verbs.push_back(MakeQuantizeVerb());
-  verbs.push_back(MakeTokenizeVerb());
-  verbs.push_back(MakeDetokenizeVerb());
-  verbs.push_back(MakeApplyTemplateVerb());
-  verbs.push_back(MakeCompletionVerb());
-  verbs.push_back(MakeManualVerb());
-  verbs.push_back(MakeEngineVerb());
+  for (MakeVerb* const make :
+       {MakeGenerateVerb, MakeChatVerb,       MakeBatchVerb,         MakeServeVerb,      MakePerplexityVerb,
+        MakeVerifyVerb,   MakeBenchVerb,      MakeSweepVerb,         MakeProbeVerb,      MakePlanVerb,
+        MakeSimulateVerb, MakeDoctorVerb,     MakeTraceVerb,         MakeInspectVerb,    MakeQuantizeVerb,
+        MakeTokenizeVerb, MakeDetokenizeVerb, MakeApplyTemplateVerb, MakeCompletionVerb, MakeManualVerb,
+        MakeEngineVerb}) {
+    verbs.push_back(make());
+  }
   return verbs;
 }
 

@@ -1,16 +1,15 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_COMMAND_TABLE_H_
 #define STAGECOACH_COORDINATOR_CLI_COMMAND_TABLE_H_
 
-// What the command line offers, read out of the tables that it is parsed by: manual pages and shell completion are made
+// What the command line offers, read out of the tables that it is parsed by. Manual pages and shell completion are made
 // from this, so that every verb has both, and neither says anything else than --help. Hidden verbs and options are not
 // in it.
 
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "common/base/manual_page.h"
+#include "common/base/value_range.h"
 
 namespace stagecoach {
 
@@ -44,6 +43,18 @@ struct Command {
 };
 
 Command DescribeCommand(const CLI::App& app);
+
+// A page for the program and one for every command below it: coordinator, coordinator-generate,
+// coordinator-trace-summary.
+std::vector<ManualPage> ManualPages(const Command& program);
+
+enum class Shell { kBash, kZsh, kFish };
+
+inline constexpr NamedValue<Shell> kShells[] = {{Shell::kBash, "bash"}, {Shell::kZsh, "zsh"}, {Shell::kFish, "fish"}};
+
+// A script that teaches the shell the program's commands, options and their values: names of choices, files and
+// directories where an option takes those, nothing where it takes a number or words of the user's own.
+std::string CompletionScript(Shell shell, const Command& program);
 
 }  // namespace stagecoach
 

@@ -1,33 +1,23 @@
 // doctor: would a job run here, and if not, why.
 
-#include <memory>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
+#include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/findings.h"
-#include "coordinator/cli/job_options.h"
-#include "coordinator/cli/network_findings.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/probe_options.h"
-#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/tensor_check.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/cluster_run.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/probe_run.h"
 #include "coordinator/front/progress_line.h"
-#include "coordinator/launch/host_survey.h"
 #include "coordinator/launch/launch_check.h"
 #include "coordinator/launch/launch_plan.h"
-#include "coordinator/launch/network_trial.h"
 #include "coordinator/launch/program_output.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/job_plan.h"
@@ -45,28 +35,24 @@ Finding FromStatus(std::string subject, const absl::Status& status, ExitCode cod
 
 class DoctorVerb : public Verb {
  public:
-  const char* name() const override { return "doctor"; }
-  const char* summary() const override { return "tell whether a job would run here (exit code 0), and if not, why"; }
-  const char* example() const override { return "coordinator doctor -m model.gguf --hostfile hosts"; }
-  bool NeedsCluster() const override { return !options_.cluster.dry_run; }
+  DoctorVerb()
+      : Verb("doctor", "tell whether a job would run here (exit code 0), and if not, why",
+             "coordinator doctor -m model.gguf --hostfile hosts") {}
+  bool NeedsCluster() const override { return !options_.dry_run; }
 
   void AddOptions(CLI::App* app) override {
     AddProbeOptions(app, &options_, "the hosts alone are looked at");
     AddFlag(app, "--check", &check_, "read the whole model file here, too: is a tensor damaged?");
     AddFlag(app, "--json", &json_, "print the findings as JSON");
-    AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+    AddVerbosityOptions(app, &verbosity_);
   }
 
   absl::Status Run(const RunContext& context) override {
     verbosity_.Apply();
     RETURN_IF_ERROR(FindModel());
-    ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options_.cluster, context));
+    ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options_, context));
     launch.job.mutable_probe();
-    if (options_.cluster.dry_run) {
-      absl::StatusOr<std::string> line = DescribeLaunch(launch);
-      if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
-      return WriteStdout(*line + "\n");
-    }
+    if (options_.dry_run) return PrintLaunch(launch);
     if (!context.joined) FindLaunch(launch);
     // What the model lacks keeps no rank from starting; a launch that cannot be would only say so once more.
     if (const ExitCode verdict = VerdictOf(findings_); verdict == ExitCode::kOk || verdict == ExitCode::kInputFile) {
@@ -79,18 +65,18 @@ class DoctorVerb : public Verb {
  private:
   // A usage error ends the verb; what is wrong with the file is a finding.
   absl::Status FindModel() {
-    absl::StatusOr<Model> model = OpenProbeModel(&options_);
-    if (ExitCodeOf(model.status()) == ExitCode::kUsage) return model.status();
+    RETURN_IF_ERROR(ResolveModel(&options_, /*required=*/false));
+    if (options_.model.empty())
+      return check_ ? UsageError("--check reads a model file; give it by -m") : absl::OkStatus();
+    absl::StatusOr<Model> model = OpenDescription(options_.model, options_.q2_layout);
     if (!model.ok()) {
       findings_.push_back(FromStatus("model", model.status(), ExitCode::kInputFile));
-    } else if (*model == nullptr) {
-      if (check_) return UsageError("--check reads a model file; give it by -m");
-    } else {
-      model_ = *std::move(model);
-      findings_.push_back(Finding::Ok("model", absl::StrCat(model_->file->path(), ", ", model_->hyper.architecture,
-                                                            ", ", model_->hyper.layer_count(), " layers")));
-      if (check_) FindDamage();
+      return absl::OkStatus();
     }
+    model_ = *std::move(model);
+    findings_.push_back(Finding::Ok("model", absl::StrCat(model_->file->path(), ", ", model_->hyper.architecture, ", ",
+                                                          model_->hyper.layer_count(), " layers")));
+    if (check_) FindDamage();
     return absl::OkStatus();
   }
 
@@ -110,7 +96,7 @@ class DoctorVerb : public Verb {
       if (!(*checked)[i].damage.has_value() || ++damaged > kMostNamed) continue;
       Finding finding =
           FromStatus("model", DamagedError(*model_->file, tensors[i], *(*checked)[i].damage), ExitCode::kInputFile);
-      if (options_.cluster.allow_damaged) finding.level = Finding::Level::kWarning;
+      if (options_.allow_damaged) finding.level = Finding::Level::kWarning;
       findings_.push_back(std::move(finding));
     }
     if (damaged > kMostNamed) {
@@ -239,7 +225,7 @@ class DoctorVerb : public Verb {
                         verdict);
   }
 
-  ProbeOptions options_;
+  ClusterOptions options_;
   Verbosity verbosity_;
   bool json_ = false;
   bool check_ = false;

@@ -11,13 +11,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "common/base/host_limits.h"
+#include "common/base/host_info.h"
 #include "common/base/shown_text.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/launch/launch_check.h"
+#include "coordinator/launch/launcher_backend.h"
 #include "coordinator/plan/probe_plan.h"
 
 namespace stagecoach {
@@ -50,50 +51,41 @@ struct ProbedHostFacts {
   int nodes = 1;    // of NUMA memory
 };
 
-void FindCpus(const ProbedHostFacts& facts, Findings* out) {
+void FindWeaknesses(const ProbedHostFacts& facts, Findings* out) {
+  const auto warn = [&](std::string found, std::string fix) {
+    out->push_back(Finding::Warning(facts.subject, std::move(found), std::move(fix)));
+  };
   const int cores = std::max(facts.hello.allowed_cores(), 1);
   if (facts.threads > cores) {
-    out->push_back(Finding::Warning(facts.subject,
-                                    absl::StrCat(Count(facts.stages, "stage"), " of ", facts.threads / facts.stages,
-                                                 " threads on ", Count(cores, "core"), ": they take turns"),
-                                    "give the host fewer slots, or fewer --threads"));
+    warn(absl::StrCat(Count(facts.stages, "stage"), " of ", facts.threads / facts.stages, " threads on ",
+                      Count(cores, "core"), ": they take turns"),
+         "give the host fewer slots, or fewer --threads");
   }
   const double quota = facts.host.cpu_quota();
   if (quota > 0 && quota < facts.hello.cpus_size()) {
-    out->push_back(Finding::Warning(
-        facts.subject,
-        absl::StrFormat(
-            "a CPU quota of %.1f cores over %d hardware threads: threads cannot be bound, and stop when it is used up",
-            quota, facts.hello.cpus_size()),
-        "give the container whole CPUs (a static CPU policy, cpuset) in place of a quota"));
+    warn(absl::StrFormat(
+             "a CPU quota of %.1f cores over %d hardware threads: threads cannot be bound, and stop when it is used up",
+             quota, facts.hello.cpus_size()),
+         "give the container whole CPUs (a static CPU policy, cpuset) in place of a quota");
   } else if (!facts.host.binds()) {
-    out->push_back(Finding::Warning(facts.subject, "threads cannot be bound to CPUs",
-                                    "allow sched_setaffinity in the container's seccomp profile"));
+    warn("threads cannot be bound to CPUs", "allow sched_setaffinity in the container's seccomp profile");
   }
-  if (const double others = facts.host.load() - kBusyShare * cores; others > 0) {
-    out->push_back(Finding::Warning(
-        facts.subject,
-        absl::StrFormat("other programs compute: a load of %.1f on %s", facts.host.load(), Count(cores, "core")),
-        "end them; a pipeline is as fast as its slowest stage"));
+  if (facts.host.load() > kBusyShare * cores) {
+    warn(absl::StrFormat("other programs compute: a load of %.1f on %s", facts.host.load(), Count(cores, "core")),
+         "end them; a pipeline is as fast as its slowest stage");
   }
   if (facts.nodes > facts.stages) {
-    out->push_back(Finding::Warning(
-        facts.subject, absl::StrCat(Count(facts.nodes, "NUMA node"), ", but ", Count(facts.stages, "stage")),
-        "give the host a slot for each node: a stage reads the memory of its own node faster"));
+    warn(absl::StrCat(Count(facts.nodes, "NUMA node"), ", but ", Count(facts.stages, "stage")),
+         "give the host a slot for each node: a stage reads the memory of its own node faster");
   }
-}
-
-void FindMemory(const ProbedHostFacts& facts, Findings* out) {
   if (facts.host.huge_pages() == "never") {
-    out->push_back(Finding::Warning(facts.subject, "no huge pages: memory is read more slowly, by a tenth or so",
-                                    "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"));
+    warn("no huge pages: memory is read more slowly, by a tenth or so",
+         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
   }
   const uint64_t shared = kSharedMemoryPerRank * static_cast<uint64_t>(facts.stages + 1);
   if (facts.host.shared_memory_bytes() < shared) {
-    out->push_back(Finding::Warning(
-        facts.subject,
-        absl::StrCat(facts.host.shared_memory_bytes() >> 20, " MiB are free in /dev/shm, where its ranks meet"),
-        absl::StrCat("give it ", shared >> 20, " MiB or more (docker run --shm-size)")));
+    warn(absl::StrCat(facts.host.shared_memory_bytes() >> 20, " MiB are free in /dev/shm, where its ranks meet"),
+         absl::StrCat("give it ", shared >> 20, " MiB or more (docker run --shm-size)"));
   }
 }
 
@@ -114,8 +106,7 @@ void FindHosts(const pb::ProbeReport& report, Findings* out) {
         absl::StrCat(Count(facts.stages, "stage"), ", ", Count(facts.hello.allowed_cores(), "core"), ", ", isa, ", ",
                      Gib(facts.hello.available_memory_bytes()), " of ", Gib(facts.host.memory_bytes()),
                      " free, huge pages ", facts.host.huge_pages().empty() ? "not known" : facts.host.huge_pages())));
-    FindCpus(facts, out);
-    FindMemory(facts, out);
+    FindWeaknesses(facts, out);
   }
 }
 
@@ -288,6 +279,38 @@ std::string FindingsJson(const Findings& findings) {
                     {"fix", finding.fix}});
   }
   return PrettyJson({{"would_run", VerdictOf(findings) == ExitCode::kOk}, {"findings", std::move(list)}});
+}
+
+Findings FindingsOfNetwork(const TriedHosts& tried, const std::string& own_networks,
+                           const std::vector<LaunchHost>& hosts, int stages) {
+  Findings findings;
+  for (const auto& [host, path] : tried.paths) {
+    findings.push_back(Finding::Ok(absl::StrCat("host ", host), absl::StrCat("TCP goes both ways, ", path)));
+  }
+  if (!own_networks.empty() && !tried.answers.empty()) {
+    findings.push_back(Finding::Ok(
+        "network", absl::StrCat("is as you set it, ", own_networks, "; TCP between the hosts was not tried alone")));
+  } else if (const McaSettings settings = NetworkSettings("btl_tcp", tried.networks); !settings.empty()) {
+    const auto option = [](std::string* out, const auto& setting) {
+      absl::StrAppend(out, "--mca ", setting.first, " ", setting.second);
+    };
+    findings.push_back(Finding::Ok("network", absl::StrCat("Open MPI is told ", absl::StrJoin(settings, " ", option),
+                                                           " (the same in --launcher-args replaces it)")));
+  }
+  std::set<std::string> left_out;
+  for (const auto& [host, why] : tried.unreachable) left_out.insert(host);
+  for (const HostAnswer& answer : tried.answers) {
+    if (!answer.report.has_value()) left_out.insert(answer.host);
+  }
+  const bool others_do = PlaceStages(hosts, stages, left_out).stages() == stages;
+  for (const auto& [name, why] : tried.unreachable) {
+    Finding finding = ErrorOfMessage(absl::StrCat("host ", name), why);
+    const bool spare = std::any_of(hosts.begin(), hosts.end(),
+                                   [&host = name](const LaunchHost& h) { return h.name() == host && h.slots.spare; });
+    if (others_do || spare) finding.level = Finding::Level::kWarning;
+    findings.push_back(std::move(finding));
+  }
+  return findings;
 }
 
 }  // namespace stagecoach

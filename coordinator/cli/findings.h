@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/base/file_fingerprint.h"
+#include "common/base/files.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/host_survey.h"
+#include "coordinator/launch/network_trial.h"
 #include "coordinator/launch/placement.h"
 #include "proto/probe.pb.h"
 
@@ -56,6 +57,12 @@ ExitCode VerdictOf(const Findings& findings);
 std::string FindingsText(const Findings& findings);
 // {"would_run": true, "findings": [{"level": ..., "subject": ..., "found": ..., "fix": ...}]}
 std::string FindingsJson(const Findings& findings);
+
+// By which interface each host is reached, what Open MPI is told of it, and who cannot reach whom: an error where the
+// others have too few slots for the stages, and the host is not a spare one. `own_networks`: what the user has set
+// instead (LauncherBackend::OwnNetworks).
+Findings FindingsOfNetwork(const TriedHosts& tried, const std::string& own_networks,
+                           const std::vector<LaunchHost>& hosts, int stages);
 
 }  // namespace stagecoach
 

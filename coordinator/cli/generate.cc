@@ -2,42 +2,26 @@
 
 #include <unistd.h>
 
-#include <cstdint>
 #include <deque>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/json/json.h"
 #include "common/json/json_value.h"
-#include "common/step/sampling_limits.h"
 #include "coordinator/cli/chat/chat_screen.h"
-#include "coordinator/cli/chat_template_options.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/parted_answer.h"
-#include "coordinator/cli/prompt_input.h"
+#include "coordinator/cli/printing.h"
+#include "coordinator/cli/prompt_options.h"
 #include "coordinator/cli/sampling_options.h"
-#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/answer.h"
 #include "coordinator/front/cluster_run.h"
-#include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
-#include "coordinator/front/run_summary.h"
-#include "coordinator/launch/launch_plan.h"
 #include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/output/output_format.h"
-#include "coordinator/text/output/output_parser.h"
 
 namespace stagecoach {
 namespace {
@@ -55,18 +39,16 @@ Json LogprobsJson(const std::vector<SampledToken>& tokens) {
 
 class GenerateVerb : public Verb {
  public:
-  const char* name() const override { return "generate"; }
-  const char* summary() const override { return "answer a prompt"; }
-  const char* example() const override {
-    return "coordinator generate -m model.gguf --pp 2 -p \"Why is the sky blue?\" -n 64 --temp 0.7";
-  }
+  GenerateVerb()
+      : Verb("generate", "answer a prompt",
+             "coordinator generate -m model.gguf --pp 2 -p \"Why is the sky blue?\" -n 64 --temp 0.7") {}
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
   void AddOptions(CLI::App* app) override;
   absl::Status Run(const RunContext& context) override;
 
  private:
   struct Answer {
-    PartedAnswer completion;
+    stagecoach::Answer completion;
     std::vector<TokenId> prompt;
   };
 
@@ -78,8 +60,6 @@ class GenerateVerb : public Verb {
   absl::Status SubmitMore();
   absl::Status RunAll();
   absl::Status Take(const SessionEvent& event);
-  absl::Status Rejected(size_t answer, absl::string_view why) const;
-  void CancelAll();
   absl::Status Print(const Answer& answer, const std::vector<OutputDelta>& fresh);
   absl::Status PrintFinishedAnswers();
   void NoteThoughts() const;
@@ -120,15 +100,14 @@ void GenerateVerb::AddOptions(CLI::App* app) {
   AddChatTemplateOptions(app, &template_options_);
   AddFlag(app, "--raw", &raw_, "no chat template: the prompt is text to be continued");
   AddFlag(app, "--no-special", &no_special_, "with --raw: control tokens written in the prompt stay text");
-  AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange, "most tokens of an answer",
-             absl::StrCat(max_new_tokens_));
+  AddInteger(app, "-n,--predict", &max_new_tokens_, kMaxNewTokensRange, "most tokens of an answer");
   AddTexts(app, "--stop", &stops_, "TEXT", "end the answer before this text; may be given several times");
   AddInteger(app, "--logprobs", &logprobs_, kLogprobsRange,
              "with --output json: log-probabilities, and the N best tokens", "");
   AddChoice(app, "--output", &output_, {"text", "json"},
             "json: one object at the end, which also has what a model thinks before it answers; as text that is shown "
             "dim at a terminal, and nowhere else");
-  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddVerbosityOptions(app, &verbosity_);
   AddSamplingOptions(app, &sampling_options_);
   AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
 }
@@ -188,7 +167,7 @@ absl::StatusOr<std::optional<ChatFormat>> GenerateVerb::Format() const {
 
 absl::StatusOr<GenerateVerb::Answer> GenerateVerb::Raw(const std::string& prompt) const {
   const Tokenizer* tokenizer = model_.tokenizer.get();
-  return Answer{PartedAnswer(tokenizer, stops_, nullptr),
+  return Answer{stagecoach::Answer(tokenizer, {.stops = stops_}),
                 tokenizer->Encode(prompt, /*add_special=*/true, !no_special_)};
 }
 
@@ -198,24 +177,18 @@ absl::StatusOr<GenerateVerb::Answer> GenerateVerb::Talk(const ChatFormat& format
   messages.push_back({{"role", "user"}, {"content", prompt}});
   const absl::StatusOr<MarkedText> text = format.Render({.messages = &messages}, absl::Now());
   if (!text.ok()) return UsageError(text.status().message());
-  std::vector<std::string> stops = stops_;
-  stops.insert(stops.end(), format.answer_ends().begin(), format.answer_ends().end());
   const Tokenizer* tokenizer = model_.tokenizer.get();
-  std::unique_ptr<OutputParser> parser = OutputParser::Make(FindOutputFormat(format.source(/*with_tools=*/false)),
-                                                            OutputStart::After(text->text()), /*tools=*/nullptr);
-  return Answer{PartedAnswer(tokenizer, std::move(stops), std::move(parser)),
-                tokenizer->EncodeMarked(*text, /*add_bos=*/true)};
+  AnswerOptions options = {.stops = stops_, .ends = format.answer_ends()};
+  options.parser = OutputParser::Make(FindOutputFormat(format.source(/*with_tools=*/false)),
+                                      OutputStart::After(text->text()), /*tools=*/nullptr);
+  return Answer{stagecoach::Answer(tokenizer, std::move(options)), tokenizer->EncodeMarked(*text, /*add_bos=*/true)};
 }
 
 absl::Status GenerateVerb::Run(const RunContext& context) {
   verbosity_.Apply();
   RETURN_IF_ERROR(Prepare());
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
-  if (cluster_options_.dry_run) {
-    absl::StatusOr<std::string> line = DescribeLaunch(launch);
-    if (!line.ok()) return WithExitCode(line.status(), ExitCode::kLaunch);
-    return WriteStdout(*line + "\n");
-  }
+  if (cluster_options_.dry_run) return PrintLaunch(launch);
   if (sampling_.temperature > 0 && !sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", sampling_.seed));
   ChatScreenOptions shows;
   shows.output_terminal = isatty(STDOUT_FILENO);
@@ -261,17 +234,20 @@ absl::Status GenerateVerb::RunAll() {
     ASSIGN_OR_RETURN(const std::optional<SessionEvent> event, cluster_->Next());
     if (event.has_value()) RETURN_IF_ERROR(Take(*event));
     if (cluster_->StopRequested() && !cancelled) {
-      CancelAll();
       cancelled = true;
+      for (const auto& [request, answer] : running_) cluster_->Cancel(request);
     }
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
-    const PartedAnswer& completion = answers_[i].completion;
+    const stagecoach::Answer& completion = answers_[i].completion;
     if (completion.failed()) {
       return absl::UnavailableError(
           absl::StrCat("prompt ", i + 1, " of ", answers_.size(), " failed: ", completion.rejection()));
     }
-    if (!completion.rejection().empty()) return Rejected(i, completion.rejection());
+    if (!completion.rejection().empty()) {
+      return UsageError(
+          absl::StrCat("prompt ", i + 1, " of ", answers_.size(), " was rejected: ", completion.rejection()));
+    }
   }
   for (const Answer& answer : answers_) {
     if (!answer.completion.finished() || answer.completion.finish_reason() == "cancelled") {
@@ -279,14 +255,6 @@ absl::Status GenerateVerb::RunAll() {
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status GenerateVerb::Rejected(size_t answer, absl::string_view why) const {
-  return UsageError(absl::StrCat("prompt ", answer + 1, " of ", answers_.size(), " was rejected: ", why));
-}
-
-void GenerateVerb::CancelAll() {
-  for (const auto& [request, answer] : running_) cluster_->Cancel(request);
 }
 
 absl::Status GenerateVerb::Take(const SessionEvent& event) {
@@ -313,7 +281,7 @@ absl::Status GenerateVerb::Print(const Answer& answer, const std::vector<OutputD
 
 absl::Status GenerateVerb::PrintFinishedAnswers() {
   for (; printed_ < answers_.size() && answers_[printed_].completion.finished(); ++printed_) {
-    const PartedAnswer& answer = answers_[printed_].completion;
+    const stagecoach::Answer& answer = answers_[printed_].completion;
     RETURN_IF_ERROR(screen_->Show(AnswerPart::kReasoning, answer.reasoning()));
     RETURN_IF_ERROR(screen_->Show(AnswerPart::kContent, answer.text()));
     RETURN_IF_ERROR(screen_->EndAnswer(/*of_nothing_too=*/true));
@@ -324,7 +292,7 @@ absl::Status GenerateVerb::PrintFinishedAnswers() {
 // An empty answer is what a pipe gets where the tokens did not last until the model had thought.
 void GenerateVerb::NoteThoughts() const {
   for (size_t i = 0; i < answers_.size(); ++i) {
-    const PartedAnswer& answer = answers_[i].completion;
+    const stagecoach::Answer& answer = answers_[i].completion;
     if (!answer.text().empty() || answer.reasoning().empty()) continue;
     const std::string which = answers_.size() == 1 ? "the answer" : absl::StrCat("answer ", i + 1);
     LogInfo(absl::StrCat(which, " is empty, as all of its ", answer.tokens().size(),

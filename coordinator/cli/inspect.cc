@@ -1,26 +1,18 @@
 // inspect: what a GGUF file holds, whether or not it can run here.
 
-#include <algorithm>
-#include <cstdint>
 #include <map>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
-#include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "common/quant/tensor_type.h"
-#include "coordinator/cli/chat/terminal_text.h"
+#include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/tensor_check.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/text/chat/chat_template.h"
 #include "coordinator/text/jinja/jinja_template.h"
@@ -354,20 +346,17 @@ std::string Text(const Json& json) {
 
 class InspectVerb : public Verb {
  public:
-  const char* name() const override { return "inspect"; }
-  const char* summary() const override { return "describe a model file"; }
-  const char* example() const override { return "coordinator inspect -m model.gguf --tensors"; }
+  InspectVerb() : Verb("inspect", "describe a model file", "coordinator inspect -m model.gguf --tensors") {}
 
   void AddOptions(CLI::App* app) override {
-    AddModelOption(app, &model_);
-    AddQ2LayoutOption(app, &q2_layout_);
+    AddModelFileOptions(app, &options_);
     AddFlag(app, "--json", &json_, "one JSON object");
     AddFlag(app, "--tensors", &tensors_, "list every tensor; dims begin with the contiguous one");
     AddFlag(app, "--check", &check_, "read every tensor: the same list with checksums (CRC-32C), and what is damaged");
   }
 
   absl::Status Run(const RunContext&) override {
-    ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(model_, q2_layout_));
+    ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(options_.model, options_.q2_layout));
     std::vector<CheckedTensor> checked;
     if (check_) {
       absl::StatusOr<std::vector<CheckedTensor>> found = CheckTensors(*file);
@@ -384,8 +373,7 @@ class InspectVerb : public Verb {
   }
 
  private:
-  std::string model_;
-  std::string q2_layout_ = "auto";
+  ClusterOptions options_;
   bool json_ = false;
   bool tensors_ = false;
   bool check_ = false;

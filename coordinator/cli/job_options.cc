@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <utility>
 
-#include "CLI/App.hpp"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
-#include "coordinator/cli/option_values.h"
 
 namespace stagecoach {
 namespace {
@@ -35,6 +29,16 @@ std::string FlagOf(const JobSetting& setting) {
   return "";
 }
 
+// A setting of given settings as a text, as its option takes it.
+struct SettingForm {
+  JobSetting setting;
+  std::string type_name;        // N, BYTES, FILE, "f32|f16", ...
+  std::string text;             // what it is; empty: unset
+  ParseValue parse;             // makes it another one
+  bool* flag = nullptr;         // where the option has no value
+  IntegerRange range = {0, 0};  // of a number
+};
+
 class FormMaker {
  public:
   void operator()(const JobSetting& s, int64_t& value, IntegerRange range) {
@@ -44,8 +48,7 @@ class FormMaker {
     forms.back().range = range;
   }
   void operator()(const JobSetting& s, double& value, NumberRange range) {
-    char digits[32];  // the fewest that give this number back
-    const std::string number(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
+    const std::string number = ExactText(value);
     if (s.value == absl::string_view("DURATION")) {
       return Add(s, s.value, value == 0 ? "" : number + "s",
                  [&value, range](const std::string& text) { return Store(ParseDuration(text, range), &value); });
@@ -62,11 +65,7 @@ class FormMaker {
         [&bytes](const std::string& text) { return Store(ParseBytes(text), &bytes); });
   }
   void operator()(const JobSetting& s, bool& value) {
-    Add(s, "on|off", value ? "on" : "off", [&value](const std::string& text) {
-      const absl::StatusOr<size_t> off = ParseChoice(text, {"on", "off"});
-      if (off.ok()) value = *off == 0;
-      return off.status();
-    });
+    Add(s, "on|off", value ? "on" : "off", ChoiceParser({"on", "off"}, [&value](size_t i) { value = i == 0; }));
     forms.back().flag = &value;
   }
   void operator()(const JobSetting& s, std::string& value) {
@@ -90,61 +89,26 @@ class FormMaker {
               [&value, &table](size_t i) { value = i == 0 ? std::nullopt : std::optional<Enum>(table[i - 1].value); });
   }
   void operator()(const JobSetting& s, EmulatedLink& link) {
-    Add(s, s.value, EmulatedLinkText(link), [&link](const std::string& text) -> absl::Status {
-      const absl::StatusOr<EmulatedLink> parsed = ParseEmulatedLink(text);
-      if (parsed.ok()) {
-        link = *parsed;
-        return absl::OkStatus();
-      }
-      return absl::InvalidArgumentError(absl::StripPrefix(parsed.status().message(), "`emulated_link`: "));
-    });
+    Add(s, s.value, EmulatedLinkText(link), [&link](const std::string& text) { return Store(ParseLink(text), &link); });
   }
 
   std::vector<SettingForm> forms;
 
  private:
-  template <typename T, typename Parsed>
-  static absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
-    if (!parsed.ok()) return parsed.status();
-    *out = *std::move(parsed);
-    return absl::OkStatus();
-  }
-  template <typename Enum, size_t kCount>
-  static std::vector<std::string> NamesOf(const NamedValue<Enum> (&table)[kCount]) {
-    std::vector<std::string> names;
-    for (const NamedValue<Enum>& entry : table) names.push_back(entry.name);
-    return names;
-  }
   void AddChosen(const JobSetting& s, const std::vector<std::string>& choices, const std::string& text,
                  std::function<void(size_t)> set) {
-    Add(s, absl::StrJoin(choices, "|"), text, [choices, set = std::move(set)](const std::string& given) {
-      const absl::StatusOr<size_t> chosen = ParseChoice(given, choices);
-      if (chosen.ok()) set(*chosen);
-      return chosen.status();
-    });
+    Add(s, absl::StrJoin(choices, "|"), text, ChoiceParser(choices, std::move(set)));
   }
-  void Add(const JobSetting& s, const std::string& type_name, const std::string& text,
-           std::function<absl::Status(const std::string&)> parse) {
+  void Add(const JobSetting& s, const std::string& type_name, const std::string& text, ParseValue parse) {
     forms.push_back({s, type_name, text, std::move(parse)});
   }
 };
 
-void AddOption(CLI::App* app, const SettingForm& form) {
-  const JobSetting& s = form.setting;
-  CLI::Option* option =
-      form.flag == nullptr
-          ? AddParsed(app, s.flags, s.help, form.type_name, form.text.empty() ? s.unset : form.text, form.parse)
-          : app->add_flag(s.flags, *form.flag,
-                          absl::StrContains(s.flags, '!') ? absl::StrCat(s.help, " (", form.text, ")") : s.help);
-  option->group(s.group == SettingGroup::kCluster    ? kClusterGroup
-                : s.group == SettingGroup::kBatching ? kBatchingGroup
-                                                     : "");
-}
-
-template <typename Use>
-void ForEachDeclaration(const Use& use) {
-  const JobSettings settings;
-  VisitJobSettings(settings, [&](const JobSetting& setting, auto&&...) { use(setting); });
+// Of all, in the order of their declarations; for as long as `settings` are there.
+std::vector<SettingForm> FormsOf(JobSettings* settings) {
+  FormMaker maker;
+  VisitJobSettings(*settings, maker);
+  return std::move(maker.forms);
 }
 
 }  // namespace
@@ -159,20 +123,23 @@ WhichSettings AllSettingsBut(std::initializer_list<const char*> names) {
   return [without = Settings(names)](const JobSetting& setting) { return !without(setting); };
 }
 
-std::vector<SettingForm> FormsOf(JobSettings* settings) {
-  FormMaker maker;
-  VisitJobSettings(*settings, maker);
-  return std::move(maker.forms);
-}
-
 void AddJobSettings(CLI::App* app, JobSettings* settings, const WhichSettings& which) {
   for (const SettingForm& form : FormsOf(settings)) {
-    if (which(form.setting)) AddOption(app, form);
+    const JobSetting& s = form.setting;
+    if (!which(s)) continue;
+    const HelpGroup group(app, s.group == SettingGroup::kCluster    ? kClusterGroup
+                               : s.group == SettingGroup::kBatching ? kBatchingGroup
+                                                                    : "");
+    if (form.flag == nullptr) {
+      AddParsed(app, s.flags, s.help, form.type_name, form.text.empty() ? s.unset : form.text, form.parse);
+    } else {
+      AddFlag(app, s.flags, form.flag,
+              absl::StrContains(s.flags, '!') ? absl::StrCat(s.help, " (", form.text, ")") : s.help);
+    }
   }
 }
 
-CLI::Option* AddJobSettingList(CLI::App* app, const char* name, std::vector<int64_t>* values,
-                               const std::string& unset) {
+void AddJobSettingList(CLI::App* app, const char* name, std::vector<int64_t>* values, const std::string& unset) {
   JobSettings defaults;
   const std::vector<SettingForm> forms = FormsOf(&defaults);
   const auto form = std::find_if(forms.begin(), forms.end(),
@@ -180,17 +147,19 @@ CLI::Option* AddJobSettingList(CLI::App* app, const char* name, std::vector<int6
   CHECK(form != forms.end() && form->type_name == "N");
   const JobSetting& setting = form->setting;
   const std::string default_text = form->text.empty() ? setting.unset : form->text;
-  return AddIntegerList(app, setting.flags, values, {form->text.empty() ? 0 : form->range.min, form->range.max},
-                        absl::StrCat(setting.help, " (", unset.empty() ? default_text : unset, ")"));
+  AddIntegerList(app, setting.flags, values, {form->text.empty() ? 0 : form->range.min, form->range.max},
+                 absl::StrCat(setting.help, " (", unset.empty() ? default_text : unset, ")"));
 }
 
-void AddQ2LayoutOption(CLI::App* app, std::string* layout) {
-  ForEachDeclaration([&](const JobSetting& setting) {
-    if (setting.name != absl::string_view("q2_layout")) return;
-    FormMaker maker;
-    maker(setting, *layout, kQ2Layouts);
-    AddOption(app, maker.forms.front());
-  });
+absl::StatusOr<EmulatedLink> ParseLink(absl::string_view text) {
+  const absl::StatusOr<EmulatedLink> link = ParseEmulatedLink(text);
+  if (link.ok()) return link;
+  return absl::InvalidArgumentError(absl::StripPrefix(link.status().message(), "`emulated_link`: "));
+}
+
+std::string ExactText(double value) {
+  char digits[32];
+  return std::string(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
 std::vector<std::string> JobSettingWords(const JobSettings& settings, const WhichSettings& which) {
@@ -213,7 +182,8 @@ std::string FlagOfField(absl::string_view field) {
     if (field == launch_field) return flag;
   }
   std::string found;
-  ForEachDeclaration([&](const JobSetting& setting) {
+  const JobSettings settings;
+  VisitJobSettings(settings, [&](const JobSetting& setting, auto&&...) {
     if (field == setting.name) found = FlagOf(setting);
   });
   return found;

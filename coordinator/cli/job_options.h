@@ -10,14 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/job/job_settings.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
+#include "coordinator/cli/option_values.h"
 
 namespace stagecoach {
 
@@ -29,29 +25,17 @@ using WhichSettings = std::function<bool(const JobSetting&)>;
 WhichSettings Settings(std::initializer_list<const char*> names);
 WhichSettings AllSettingsBut(std::initializer_list<const char*> names);
 
-// A setting of given settings as a text, as its option takes it.
-struct SettingForm {
-  JobSetting setting;
-  std::string type_name;                                  // N, BYTES, FILE, "f32|f16", ...
-  std::string text;                                       // what it is; empty: unset
-  std::function<absl::Status(const std::string&)> parse;  // makes it another one; messages do not name it
-  bool* flag = nullptr;                                   // where the option has no value
-  IntegerRange range = {0, 0};                            // of a number
-};
-// Of all, in the order of their declarations; for as long as `settings` are there.
-std::vector<SettingForm> FormsOf(JobSettings* settings);
-
-// An option for each of these. Defaults are what `settings` holds, which outlives the parsing.
+// An option for each of these; the defaults are what `settings` holds, which outlives the parsing.
 void AddJobSettings(CLI::App* app, JobSettings* settings, const WhichSettings& which);
 
 // The same option for a list of numbers of one setting, such as --pp 1,2,4; 0 is one where it stands for a default.
 // `unset`: what none means, where that is not the setting's own default.
-CLI::Option* AddJobSettingList(CLI::App* app, const char* name, std::vector<int64_t>* values,
-                               const std::string& unset = "");
+void AddJobSettingList(CLI::App* app, const char* name, std::vector<int64_t>* values, const std::string& unset = "");
 
-// --q2-layout, for the few files whose layout of type id 42 cannot be found; `layout` holds the default, "auto".
-void AddQ2LayoutOption(CLI::App* app, std::string* layout);
-
+// What --emulate-link takes.
+absl::StatusOr<EmulatedLink> ParseLink(absl::string_view text);
+// With the fewest digits that give this number back.
+std::string ExactText(double value);
 // The options that make these settings of a job without them: {"--block-size", "16", ...}.
 std::vector<std::string> JobSettingWords(const JobSettings& settings, const WhichSettings& which);
 

@@ -1,33 +1,18 @@
 #include "coordinator/cli/option_values.h"
 
 #include <algorithm>
-#include <functional>
+#include <filesystem>
 #include <limits>
-#include <utility>
+#include <memory>
+#include <system_error>
 
 #include "CLI/App.hpp"
-#include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/base/shown_text.h"
 
 namespace stagecoach {
-namespace {
-
-template <typename T, typename Parsed>
-absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
-  if (!parsed.ok()) return parsed.status();
-  *out = *std::move(parsed);
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range) {
   int64_t value = 0;
   if (!absl::SimpleAtoi(text, &value)) {
@@ -49,6 +34,13 @@ absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range) {
   return number;
 }
 
+absl::StatusOr<uint64_t> ParseSeed(absl::string_view text) {
+  uint64_t seed = 0;
+  if (absl::SimpleAtoi(text, &seed)) return seed;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", CutText(text), "' is not a seed, expected 0 to 18446744073709551615"));
+}
+
 absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
   const absl::Status bad = absl::InvalidArgumentError(
       absl::StrCat("'", CutText(text), "' is not a size, expected bytes such as 268435456, 262144K, 256M or 1G"));
@@ -58,8 +50,8 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
   if (digits == 0 || !absl::SimpleAtoi(text.substr(0, digits), &value)) return bad;
   std::string unit = absl::AsciiStrToLower(text.substr(digits));
   if (absl::EndsWith(unit, "ib")) unit.resize(unit.size() - 2);
-  const size_t power =
-      unit.empty() ? 0 : absl::string_view("kmgt").find(unit) + 1;  // 0 as well when it is none of them
+  // 0 as well when it is none of them.
+  const size_t power = unit.empty() ? 0 : absl::string_view("kmgt").find(unit) + 1;
   if (unit.size() > 1 || (power == 0 && !unit.empty())) return bad;
   const int shift = static_cast<int>(10 * power);
   if (value == 0 || value > (std::numeric_limits<uint64_t>::max() >> 1 >> shift)) return bad;
@@ -103,9 +95,32 @@ absl::StatusOr<std::string> ParseText(absl::string_view text, const std::string&
   return absl::InvalidArgumentError(absl::StrCat("is empty, expected ", type_name));
 }
 
+ParseValue ChoiceParser(const std::vector<std::string>& choices, std::function<void(size_t)> set) {
+  return [choices, set = std::move(set)](const std::string& text) {
+    const absl::StatusOr<size_t> chosen = ParseChoice(text, choices);
+    if (chosen.ok()) set(*chosen);
+    return chosen.status();
+  };
+}
+
+absl::Status OfOption(absl::string_view option, const absl::Status& status, ExitCode code) {
+  return WithExitCode(absl::Status(status.code(), absl::StrCat(option, ": ", status.message())), code);
+}
+
+std::string AbsolutePath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.string();
+}
+
+HelpGroup::HelpGroup(CLI::App* app, const std::string& name) : app_(app), before_(app->option_defaults()->get_group()) {
+  app_->option_defaults()->group(name);
+}
+
+HelpGroup::~HelpGroup() { app_->option_defaults()->group(before_); }
+
 CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::string& description,
-                       const std::string& type_name, const std::string& shown_default,
-                       std::function<absl::Status(const std::string&)> parse) {
+                       const std::string& type_name, const std::string& shown_default, ParseValue parse) {
   // The names are known to the option only, and it does not exist yet when its callback is made.
   auto shown_name = std::make_shared<std::string>();
   CLI::Option* option = app->add_option(
@@ -126,41 +141,10 @@ CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::strin
   return option;
 }
 
-CLI::Option* AddInteger(CLI::App* app, const std::string& names, int64_t* out, IntegerRange range,
-                        const std::string& description, const std::string& shown_default) {
-  return AddParsed(app, names, description, "N", shown_default,
-                   [out, range](const std::string& text) { return Store(ParseInteger(text, range), out); });
-}
-
-CLI::Option* AddInteger(CLI::App* app, const std::string& names, std::optional<int64_t>* out, IntegerRange range,
-                        const std::string& description, const std::string& shown_default) {
-  return AddParsed(app, names, description, "N", shown_default,
-                   [out, range](const std::string& text) { return Store(ParseInteger(text, range), out); });
-}
-
-CLI::Option* AddNumber(CLI::App* app, const std::string& names, double* out, NumberRange range,
-                       const std::string& description, const std::string& shown_default) {
-  return AddParsed(app, names, description, "X", shown_default,
-                   [out, range](const std::string& text) { return Store(ParseNumber(text, range), out); });
-}
-
-CLI::Option* AddNumber(CLI::App* app, const std::string& names, std::optional<float>* out, NumberRange range,
-                       const std::string& description, const std::string& shown_default) {
-  return AddParsed(app, names, description, "X", shown_default,
-                   [out, range](const std::string& text) { return Store(ParseNumber(text, range), out); });
-}
-
-CLI::Option* AddSeed(CLI::App* app, const std::string& names, std::optional<uint64_t>* out,
-                     const std::string& description, const std::string& shown_default) {
-  return AddParsed(app, names, description, "N", shown_default, [out](const std::string& text) -> absl::Status {
-    uint64_t value = 0;
-    if (!absl::SimpleAtoi(text, &value)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", CutText(text), "' is not a seed, expected 0 to 18446744073709551615"));
-    }
-    *out = value;
-    return absl::OkStatus();
-  });
+CLI::Option* AddRepeated(CLI::App* app, const std::string& names, const std::string& description,
+                         const std::string& type_name, ParseValue parse) {
+  return AddParsed(app, names, description, type_name, "", std::move(parse))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 CLI::Option* AddBytes(CLI::App* app, const std::string& names, uint64_t* out, const std::string& description,
@@ -170,8 +154,8 @@ CLI::Option* AddBytes(CLI::App* app, const std::string& names, uint64_t* out, co
 }
 
 CLI::Option* AddDuration(CLI::App* app, const std::string& names, double* out_s, NumberRange seconds,
-                         const std::string& description) {
-  return AddParsed(app, names, description, "DURATION", "",
+                         const std::string& description, const std::string& shown_default) {
+  return AddParsed(app, names, description, "DURATION", shown_default,
                    [out_s, seconds](const std::string& text) { return Store(ParseDuration(text, seconds), out_s); });
 }
 
@@ -181,21 +165,10 @@ CLI::Option* AddIntegerList(CLI::App* app, const std::string& names, std::vector
                    [out, range](const std::string& text) { return Store(ParseIntegerList(text, range), out); });
 }
 
-CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::string& shown_default,
-                       const std::vector<std::string>& choices, std::function<void(size_t)> set,
-                       const std::string& description) {
-  return AddParsed(app, names, description, absl::StrJoin(choices, "|"), shown_default,
-                   [choices, set = std::move(set)](const std::string& text) -> absl::Status {
-                     const absl::StatusOr<size_t> chosen = ParseChoice(text, choices);
-                     if (chosen.ok()) set(*chosen);
-                     return chosen.status();
-                   });
-}
-
 CLI::Option* AddChoice(CLI::App* app, const std::string& names, std::string* out,
                        const std::vector<std::string>& choices, const std::string& description) {
-  return AddChoice(
-      app, names, *out, choices, [out, choices](size_t i) { *out = choices[i]; }, description);
+  return AddParsed(app, names, description, absl::StrJoin(choices, "|"), *out,
+                   ChoiceParser(choices, [out, choices](size_t i) { *out = choices[i]; }));
 }
 
 CLI::Option* AddFlag(CLI::App* app, const std::string& names, bool* out, const std::string& description) {
@@ -215,12 +188,10 @@ void AddRequiredText(CLI::App* app, const std::string& names, std::string* out, 
 
 CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out,
                       const std::string& type_name, const std::string& description) {
-  CLI::Option* option = AddParsed(app, names, description, type_name, "", [out](const std::string& text) {
+  return AddRepeated(app, names, description, type_name, [out](const std::string& text) {
     out->push_back(text);
     return absl::OkStatus();
   });
-  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  return option;
 }
 
 void AddWords(CLI::App* app, const std::string& name, std::vector<std::string>* out, const std::string& type_name,

@@ -1,7 +1,5 @@
 #include "coordinator/cli/plan_places.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -10,15 +8,13 @@
 #include "absl/strings/str_join.h"
 #include "common/base/host_info.h"
 #include "common/base/status_macros.h"
-#include "common/job/cpu_isas.h"
+#include "common/job/job_choices.h"
 #include "common/job/job_limits.h"
 #include "common/net/addresses.h"
 #include "common/wire/bit_class.h"
-#include "coordinator/cli/job_options.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/placement.h"
-#include "coordinator/plan/assumed_facts.h"
 
 namespace stagecoach {
 namespace {
@@ -91,7 +87,7 @@ std::vector<std::string> NamesOfOneAddress(const std::vector<std::string>& hosts
 
 absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
   const absl::StatusOr<LaunchHosts> hosts = ResolveHosts(launch);
-  if (!hosts.ok()) return UsageError(WithFlags(hosts.status().message()));
+  if (!hosts.ok()) return UsageError(hosts.status().message());
   const Placement placement = PlaceStages(hosts->hosts, hosts->stages, /*left_out=*/{});
   PlanPlaces places;
   const int cores = AllowedCores();
@@ -132,19 +128,27 @@ absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
 
 }  // namespace
 
-std::string ClusterFileHelp() {
-  return absl::StrCat(
-      "hosts and links in your own words, as JSON like ", kClusterFileExample,
-      "; of a host also slots, available_gib, bf16_gops, f32_gops, isas (deploy/hostfiles/cluster.json is one)");
-}
-
 absl::StatusOr<PlanPlaces> FindPlaces(const ClusterOptions& options, const PlaceSources& sources,
                                       const LaunchOptions& launch) {
   const int ways = (sources.cluster.empty() ? 0 : 1) + (sources.profile.empty() ? 0 : 1) +
                    (options.hostfile.empty() ? 0 : 1) + (options.hosts.empty() ? 0 : 1);
   if (ways > 1) return UsageError("--hostfile, --host, --cluster and --profile name the hosts twice; give one of them");
-  if (sources.cluster.empty() && sources.profile.empty()) return NamedPlaces(launch);
+  if (!sources.given()) return NamedPlaces(launch);
   return DescribedPlaces(options, sources.cluster.empty() ? sources.profile : sources.cluster);
+}
+
+ClusterQuestion QuestionOf(std::shared_ptr<const ModelDescription> model, const PlanPlaces& places,
+                           const LaunchOptions& launch) {
+  ClusterQuestion question;
+  question.model = std::move(model);
+  question.profile = places.profile;
+  question.stage_hosts = places.stage_hosts;
+  question.job = launch.job;
+  return question;
+}
+
+absl::Status PlanFailure(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) ? WithExitCode(status, ExitCode::kLaunch) : status;
 }
 
 }  // namespace stagecoach

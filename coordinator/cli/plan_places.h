@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/cli/cluster_options.h"
 #include "coordinator/launch/launch_options.h"
+#include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/host_profile.h"
 
 namespace stagecoach {
@@ -25,18 +26,17 @@ struct PlanPlaces {
   bool CoresKnown(int host) const { return std::find(unseen.begin(), unseen.end(), host) == unseen.end(); }
 };
 
-// What --cluster takes, for help texts.
-std::string ClusterFileHelp();
-
-// Files that describe hosts and links (--cluster, --profile); empty: none.
-struct PlaceSources {
-  std::string cluster, profile;
-};
-
 // The places of a job: the slots of the hosts that one of the files describes, else those that the options name, for
 // which facts are assumed. Failures carry their exit code.
 absl::StatusOr<PlanPlaces> FindPlaces(const ClusterOptions& options, const PlaceSources& sources,
                                       const LaunchOptions& launch);
+
+// What the planner is asked about a model on these places, but for the load.
+ClusterQuestion QuestionOf(std::shared_ptr<const ModelDescription> model, const PlanPlaces& places,
+                           const LaunchOptions& launch);
+
+// What ends the program when the planner refuses: ExitCode::kLaunch where the hosts have no room.
+absl::Status PlanFailure(const absl::Status& status);
 
 }  // namespace stagecoach
 

@@ -1,14 +1,9 @@
 #include "coordinator/cli/sampling_options.h"
 
 #include <random>
-#include <string>
+#include <type_traits>
 
-#include "CLI/App.hpp"
-#include "absl/strings/str_cat.h"
 #include "common/base/log.h"
-#include "common/base/value_range.h"
-#include "common/step/sampling_limits.h"
-#include "coordinator/cli/option_values.h"
 
 namespace stagecoach {
 namespace {
@@ -35,71 +30,50 @@ std::optional<T> FromFile(const GgufMetadata& metadata, const char* name, Range 
   return std::nullopt;
 }
 
-template <typename T, typename Range, typename Out>
-void Choose(const std::optional<T>& given, const GgufMetadata& metadata, const char* name, Range range, Out* out) {
-  if (given.has_value()) return;
-  const std::optional<T> value = FromFile<T>(metadata, name, range);
-  if (value.has_value()) *out = static_cast<Out>(*value);
-}
-
 void AddNumbers(CLI::App* app, SamplingOptions* o, const SamplingHelp& help) {
-  const std::string& group = help.group;
-  AddNumber(app, "--temp", &o->temperature, kTemperatureRange, "temperature; 0 always takes the most probable token",
-            help.temperature)
-      ->group(group);
-  AddInteger(app, "--top-k", &o->top_k, kTopKRange, "only the K most probable tokens; 0: all", "0")->group(group);
-  AddNumber(app, "--top-p", &o->top_p, kTopPRange, "only the most probable tokens of this total probability", "1")
-      ->group(group);
-  AddNumber(app, "--min-p", &o->min_p, kMinPRange, "only tokens of this part of the best one's probability", "0")
-      ->group(group);
-  AddNumber(app, "--repeat-penalty", &o->repeat_penalty, kRepeatPenaltyRange,
-            "against tokens of prompt and output; 1: none", "1")
-      ->group(group);
-  AddInteger(app, "--repeat-last-n", &o->repeat_last_n, kRepeatLastNRange,
-             "tokens the repeat penalty looks at; -1: all", "64")
-      ->group(group);
-  AddNumber(app, "--presence-penalty", &o->presence_penalty, kPenaltyRange, "against tokens of the output, once", "0")
-      ->group(group);
-  AddNumber(app, "--frequency-penalty", &o->frequency_penalty, kPenaltyRange, "against tokens of the output, each time",
-            "0")
-      ->group(group);
-  AddSeed(app, "--seed", &o->seed, "of the random numbers; when given, the same for every prompt", help.seed)
-      ->group(group);
+  VisitSampling([&](const SamplingSetting& setting, auto given, auto in_force, auto range) {
+    const std::string name = absl::StrCat("--", setting.name);
+    if constexpr (std::is_same_v<decltype(range), IntegerRange>) {
+      AddInteger(app, name, &(o->*given), range, setting.help, absl::StrCat(SamplingParams().*in_force));
+    } else {
+      const bool temperature = in_force == &SamplingParams::temperature;
+      AddNumber(app, name, &(o->*given), range, setting.help,
+                temperature ? help.temperature : absl::StrCat(SamplingParams().*in_force));
+    }
+  });
+  AddSeed(app, "--seed", &o->seed, "of the random numbers; when given, the same for every prompt", help.seed);
 }
 
 }  // namespace
 
 void AddSamplingOptions(CLI::App* app, SamplingOptions* o, const SamplingHelp& help) {
+  const HelpGroup group(app, help.group);
   AddNumbers(app, o, help);
-  app->add_flag("--ignore-eos", o->ignore_eos, "never choose a token that ends the generation")->group(help.group);
+  AddFlag(app, "--ignore-eos", &o->ignore_eos, "never choose a token that ends the generation");
 }
 
 void AddGivenSamplingOptions(CLI::App* app, SamplingOptions* o) {
-  AddNumbers(app, o, {.group = "Sampling", .seed = "0"});
+  const HelpGroup group(app, "Sampling");
+  AddNumbers(app, o, {.seed = "0"});
 }
 
 SamplingParams GivenSampling(const SamplingOptions& options) {
   SamplingParams sampling;
-  sampling.temperature = options.temperature.value_or(sampling.temperature);
-  sampling.top_k = static_cast<int32_t>(options.top_k.value_or(sampling.top_k));
-  sampling.top_p = options.top_p.value_or(sampling.top_p);
-  sampling.min_p = options.min_p.value_or(sampling.min_p);
-  sampling.repeat_penalty = options.repeat_penalty.value_or(sampling.repeat_penalty);
-  sampling.repeat_last_n = static_cast<int32_t>(options.repeat_last_n.value_or(sampling.repeat_last_n));
-  sampling.presence_penalty = options.presence_penalty.value_or(sampling.presence_penalty);
-  sampling.frequency_penalty = options.frequency_penalty.value_or(sampling.frequency_penalty);
+  VisitSampling([&](const SamplingSetting&, auto given, auto in_force, auto) {
+    auto& value = sampling.*in_force;
+    value = static_cast<std::decay_t<decltype(value)>>((options.*given).value_or(value));
+  });
   sampling.seed = options.seed.value_or(sampling.seed);
   return sampling;
 }
 
 SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadata& metadata) {
   SamplingParams sampling = GivenSampling(options);
-  Choose(options.temperature, metadata, "temp", kTemperatureRange, &sampling.temperature);
-  Choose(options.top_k, metadata, "top_k", kTopKRange, &sampling.top_k);
-  Choose(options.top_p, metadata, "top_p", kTopPRange, &sampling.top_p);
-  Choose(options.min_p, metadata, "min_p", kMinPRange, &sampling.min_p);
-  Choose(options.repeat_penalty, metadata, "penalty_repeat", kRepeatPenaltyRange, &sampling.repeat_penalty);
-  Choose(options.repeat_last_n, metadata, "penalty_last_n", kRepeatLastNRange, &sampling.repeat_last_n);
+  VisitSampling([&](const SamplingSetting& setting, auto given, auto in_force, auto range) {
+    if (setting.file_key == nullptr || (options.*given).has_value()) return;
+    auto& value = sampling.*in_force;
+    value = FromFile<std::decay_t<decltype(value)>>(metadata, setting.file_key, range).value_or(value);
+  });
   // 32 random bits: a number that every JSON reader keeps exactly.
   if (!options.seed.has_value()) sampling.seed = std::random_device{}();
   return sampling;

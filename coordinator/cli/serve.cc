@@ -1,30 +1,193 @@
 // serve: a cluster as an HTTP service.
 
-#include <memory>
-#include <string>
-#include <utility>
+#include <algorithm>
+#include <cstdlib>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "CLI/App.hpp"
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/log.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/wire/handshake.h"
 #include "coordinator/cli/cluster_options.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/printing.h"
+#include "coordinator/cli/prompt_options.h"
 #include "coordinator/cli/sampling_options.h"
-#include "coordinator/cli/serve_options.h"
-#include "coordinator/cli/standard_output.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/cli/verbosity.h"
+#include "coordinator/front/api/served_model.h"
+#include "coordinator/front/cluster_run.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/open_session.h"
 #include "coordinator/front/signals.h"
+#include "coordinator/http/http_server.h"
 #include "coordinator/http/service/opened_model.h"
-#include "coordinator/http/service/service.h"
+#include "coordinator/http/service/serving.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
 namespace {
+
+constexpr char kKeyVariable[] = "STAGECOACH_API_KEY";
+constexpr NumberRange kTimeoutS = {0, 604800};
+constexpr int kMostChoices = 16;  // of one request
+constexpr uint64_t kMostBodyBytes = uint64_t{1} << 31;
+
+std::vector<std::string> Words(const std::string& list) {
+  std::vector<std::string> words;
+  for (const absl::string_view word : absl::StrSplit(list, ',')) {
+    const absl::string_view stripped = absl::StripAsciiWhitespace(word);
+    if (!stripped.empty()) words.emplace_back(stripped);
+  }
+  return words;
+}
+
+struct ServeOptions {
+  std::string host = "127.0.0.1";
+  int64_t port = 8080;
+  std::string names;  // separated by commas, as are hosts and origins
+  std::string key_file;
+  std::string allowed_hosts, cors_origins;
+  ChatTemplateOptions chat_template;
+  std::string reasoning_format = "auto", reasoning_field = "reasoning_content";
+  int64_t max_queued_requests = 128, max_queued_tokens = 1 << 20;
+  double queue_timeout_s = 600, request_timeout_s = 0, ping_interval_s = 15, drain_timeout_s = 30;
+  double slo_ttft_s = 0;
+  uint64_t max_body_bytes = 8 << 20;
+  bool cache_shared = false;
+  std::string access_log, prompt_log;
+  std::string metrics_compat = "none";
+  bool metrics_key = false;
+};
+
+void AddServiceGroup(CLI::App* app, ServeOptions* o) {
+  const HelpGroup group(app, "Service");
+  AddText(app, "--host", &o->host, "ADDRESS", "the address or name to listen on; 0.0.0.0 or [::]: all of this machine");
+  AddInteger(app, "--port", &o->port, {0, 65535}, "0: any that is free, which is printed");
+  AddText(app, "--served-model-name", &o->names, "NAMES",
+          "names of the model, separated by commas, of which the first is shown; requests must use one of them "
+          "(otherwise it is the file's name, and requests may call it anything)");
+  AddText(app, "--api-key-file", &o->key_file, "FILE",
+          absl::StrCat("lines name:key[:class[:weight]]; a single key can be in the variable ", kKeyVariable,
+                       " instead. Without a key everybody is served"));
+  AddText(app, "--allowed-hosts", &o->allowed_hosts, "NAMES",
+          "further names, separated by commas, by which clients may call this server (the header Host)");
+  AddText(app, "--cors-origins", &o->cors_origins, "ORIGINS",
+          "web pages that may use this server, separated by commas, such as https://chat.example");
+  AddChoice(app, "--reasoning-format", &o->reasoning_format, {"auto", "none"},
+            "auto: a model's reasoning is parted from its answer; none: its markup stays in the text");
+  AddChoice(app, "--reasoning-field", &o->reasoning_field, {"reasoning_content", "reasoning", "both"},
+            "the field of an answer that has it");
+  AddText(app, "--access-log", &o->access_log, "FILE", "append one JSON line a request; never what it said");
+  AddFlag(app, "--cache-shared", &o->cache_shared,
+          "keys find the beginnings of each other's prompts in the prefix cache, and can tell");
+  AddText(app, "--log-prompts", &o->prompt_log, "FILE", "append what was asked and answered, as JSON lines");
+  AddChoice(app, "--metrics-compat", &o->metrics_compat, {"none", "vllm"},
+            "vllm: the most important metrics under vLLM's names too");
+  AddFlag(app, "--metrics-key", &o->metrics_key, "/metrics needs a key, too");
+}
+
+void AddLimitsGroup(CLI::App* app, ServeOptions* o) {
+  const HelpGroup group(app, "Limits of the service");
+  AddInteger(app, "--max-num-queued-reqs", &o->max_queued_requests, {1, 1'000'000},
+             "requests that wait for their first token; beyond: 429");
+  AddInteger(app, "--max-num-queued-tokens", &o->max_queued_tokens, {1, int64_t{1} << 40},
+             "tokens of their prompts, together");
+  AddDuration(app, "--queue-timeout", &o->queue_timeout_s, kTimeoutS,
+              "until a request's first token, such as 90s or 10m; beyond: 504. 0: any time", "10m");
+  AddDuration(app, "--request-timeout", &o->request_timeout_s, kTimeoutS,
+              "from an answer's first token to its last; it then ends with what is there. 0: any time", "0");
+  AddDuration(app, "--sse-ping-interval", &o->ping_interval_s, {0, 3600},
+              "between signs of life in a stream that has nothing to say. 0: none", "15s");
+  AddDuration(app, "--drain-timeout", &o->drain_timeout_s, kTimeoutS,
+              "for answers to end after SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second signal ends at once", "30s");
+  AddDuration(app, "--slo-ttft", &o->slo_ttft_s, kTimeoutS,
+              "wanted time to the first token: counted in the metrics, changes nothing");
+  AddBytes(app, "--max-body", &o->max_body_bytes,
+           "most bytes of a request, such as 512K or 8M; at most 2G, and of those for tokens and texts 4M", "8M");
+}
+
+absl::Duration OrNever(double seconds) { return seconds == 0 ? absl::InfiniteDuration() : absl::Seconds(seconds); }
+
+absl::StatusOr<std::shared_ptr<LineLog>> OpenLog(const char* option, const std::string& path, bool secret) {
+  if (path.empty()) return nullptr;
+  absl::StatusOr<std::unique_ptr<LineLog>> log = LineLog::Open(path, secret);
+  if (!log.ok()) return OfOption(option, log.status());
+  return std::shared_ptr<LineLog>(*std::move(log));
+}
+
+// What the server is told; reads the keys: those of the file, and the one in STAGECOACH_API_KEY, which is called
+// "default".
+absl::StatusOr<HttpServerOptions> MakeHttpOptions(const ServeOptions& options) {
+  if (options.max_body_bytes > kMostBodyBytes) {
+    return UsageError(absl::StrCat("--max-body: ", options.max_body_bytes, " is out of range, expected at most ",
+                                   kMostBodyBytes, " (2G)"));
+  }
+  HttpServerOptions http;
+  http.host = options.host;
+  http.port = static_cast<int>(options.port);
+  http.allowed_hosts = Words(options.allowed_hosts);
+  http.cors_origins = Words(options.cors_origins);
+  http.sse_ping_interval = OrNever(options.ping_interval_s);
+  http.limits.body_bytes = static_cast<int64_t>(options.max_body_bytes);
+  http.limits.all_bodies_bytes = std::max(http.limits.all_bodies_bytes, 4 * http.limits.body_bytes);
+  ApiKeys keys;
+  if (!options.key_file.empty()) {
+    absl::StatusOr<ApiKeys> read = ApiKeys::Read(options.key_file);
+    if (!read.ok()) return OfOption("--api-key-file", read.status());
+    keys = *std::move(read);
+  }
+  const char* key = std::getenv(kKeyVariable);
+  if (key != nullptr && *key != '\0') {
+    ApiKey one;
+    one.name = "default";
+    one.key = key;
+    if (const absl::Status added = keys.Add(std::move(one)); !added.ok()) {
+      return OfOption(kKeyVariable, added, ExitCode::kUsage);
+    }
+  }
+  if (!keys.empty()) http.keys = std::make_shared<const ApiKeys>(std::move(keys));
+  return http;
+}
+
+// What the service is told; opens the logs. `model`: gets what the options say of it.
+absl::StatusOr<ServingOptions> MakeServingOptions(const ServeOptions& options, int64_t max_num_seqs,
+                                                  ServedModel* model) {
+  if (!options.names.empty()) {
+    model->names = Words(options.names);
+    model->any_name = false;
+    if (model->names.empty()) return UsageError("--served-model-name: expected names, found none");
+    for (size_t i = 1; i < model->names.size(); ++i) {
+      if (std::find(model->names.begin(), model->names.begin() + i, model->names[i]) != model->names.begin() + i) {
+        return UsageError(absl::StrCat("--served-model-name: expected names that differ, found '",
+                                       CutText(model->names[i]), "' twice"));
+      }
+    }
+  }
+  model->reasoning.parse = options.reasoning_format == "auto";
+  model->reasoning.as_reasoning_content = options.reasoning_field != "reasoning";
+  model->reasoning.as_reasoning = options.reasoning_field != "reasoning_content";
+
+  ServingOptions serving;
+  serving.calls.queue.requests = options.max_queued_requests;
+  serving.calls.queue.tokens = options.max_queued_tokens;
+  serving.calls.queue_timeout = OrNever(options.queue_timeout_s);
+  serving.calls.request_timeout = OrNever(options.request_timeout_s);
+  serving.calls.cache_shared = options.cache_shared;
+  serving.calls.max_choices = static_cast<int>(std::min<int64_t>(max_num_seqs, kMostChoices));
+  ASSIGN_OR_RETURN(serving.calls.access_log, OpenLog("--access-log", options.access_log, /*secret=*/false));
+  ASSIGN_OR_RETURN(serving.calls.prompt_log, OpenLog("--log-prompts", options.prompt_log, /*secret=*/true));
+  serving.drain_timeout = absl::Seconds(options.drain_timeout_s);
+  serving.metrics_need_key = options.metrics_key;
+  serving.facts.version = kProgramVersion;
+  serving.facts.model = model->names.front();
+  serving.facts.start_time_s = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  serving.facts.vllm_names = options.metrics_compat == "vllm";
+  serving.facts.slo_ttft_s = options.slo_ttft_s;
+  return serving;
+}
 
 // The options' messages speak of the one that other verbs have.
 absl::Status OfHostList(const absl::Status& status) {
@@ -34,15 +197,17 @@ absl::Status OfHostList(const absl::Status& status) {
 
 class ServeVerb : public Verb {
  public:
-  ServeVerb() { cluster_options_.hosts_option = "--hosts"; }
-
-  const char* name() const override { return "serve"; }
-  const char* summary() const override { return "answer HTTP clients: chat, completions, metrics"; }
-  const char* example() const override { return "coordinator serve -m model.gguf --pp 2 --port 8080"; }
+  ServeVerb()
+      : Verb("serve", "answer HTTP clients: chat, completions, metrics",
+             "coordinator serve -m model.gguf --pp 2 --port 8080") {
+    cluster_options_.hosts_option = "--hosts";
+  }
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
 
   void AddOptions(CLI::App* app) override {
-    AddServeOptions(app, &serve_options_);
+    AddServiceGroup(app, &serve_options_);
+    AddChatTemplateOptions(app, &serve_options_.chat_template);
+    AddLimitsGroup(app, &serve_options_);
     AddVerbosityOptions(app, &verbosity_, /*with_progress=*/false);
     AddSamplingOptions(app, &sampling_options_,
                        {.group = "Sampling, of requests that do not say (defaults: the model file's, else these)",
@@ -58,10 +223,7 @@ class ServeVerb : public Verb {
     absl::StatusOr<LaunchOptions> launch =
         MakeLaunchOptions(cluster_options_, model_->front.description->hyper, context);
     if (!launch.ok()) return OfHostList(launch.status());
-    if (cluster_options_.dry_run) {
-      absl::StatusOr<std::string> line = DescribeLaunch(*launch);
-      return line.ok() ? WriteStdout(*line + "\n") : WithExitCode(line.status(), ExitCode::kLaunch);
-    }
+    if (cluster_options_.dry_run) return PrintLaunch(*launch);
     ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Listen());
     return Serve(service.get(), *std::move(launch), context);
   }

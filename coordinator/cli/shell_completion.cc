@@ -1,19 +1,13 @@
 // completion: prints a script for the user's shell.
 
-#include "coordinator/cli/shell_completion.h"
-
-#include <string>
-#include <vector>
-
 #include "CLI/App.hpp"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "coordinator/cli/command_table.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/verb.h"
 
 namespace stagecoach {
@@ -225,9 +219,9 @@ std::string FishScript(const Command& program) {
 
 class CompletionVerb : public Verb {
  public:
-  const char* name() const override { return "completion"; }
-  const char* summary() const override { return "print a script that completes verbs and options in a shell"; }
-  const char* example() const override { return "coordinator completion bash"; }
+  CompletionVerb()
+      : Verb("completion", "print a script that completes verbs and options in a shell",
+             "coordinator completion bash") {}
   void AddOptions(CLI::App* app) override {
     app_ = app;
     AddChoice(app, "shell", &shell_, kShells, "which; then, for bash: source <(coordinator completion bash)")

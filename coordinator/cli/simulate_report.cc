@@ -1,18 +1,15 @@
 #include "coordinator/cli/simulate_report.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/emulated_link.h"
 #include "common/json/json_value.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/bench/sweep_measure.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/statistics.h"
-#include "coordinator/cli/sweep_prediction.h"
-#include "coordinator/cli/text_table.h"
-#include "coordinator/front/statistics_sum.h"
+#include "coordinator/cli/sweep_points.h"
+#include "coordinator/front/run_summary.h"
 
 namespace stagecoach {
 namespace {

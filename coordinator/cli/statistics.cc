@@ -3,14 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
 #include "common/json/json_value.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/cli/text_table.h"
+#include "coordinator/cli/printing.h"
 
 namespace stagecoach {
 namespace {
@@ -78,8 +76,7 @@ std::string StatisticsText(const RunSummary& summary) {
 
 void PrintStatistics(const RunSummary& summary) {
   if (GetLogLevel() == LogLevel::kQuiet || !summary.ready.has_value() || summary.totals.requests == 0) return;
-  const std::string text = absl::StrCat("\n", StatisticsText(summary));
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  WriteFully(STDERR_FILENO, absl::StrCat("\n", StatisticsText(summary)));
 }
 
 Json TimingsJson(const RunSummary& summary) {

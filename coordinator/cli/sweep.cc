@@ -1,47 +1,36 @@
 // sweep: measures a matrix of configurations, each point by launching it, into a file that a second run goes on with.
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
+#include "CLI/App.hpp"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/files.h"
 #include "common/base/host_info.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/base/whole_file.h"
 #include "common/model/model_description.h"
 #include "common/wire/handshake.h"
 #include "coordinator/bench/bench_work.h"
-#include "coordinator/bench/sweep_file.h"
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/bench/sweep_plan.h"
+#include "coordinator/bench/sweep_point.h"
 #include "coordinator/cli/job_options.h"
-#include "coordinator/cli/policy_comparison.h"
-#include "coordinator/cli/probe_profile.h"
-#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/printing.h"
+#include "coordinator/cli/probe.h"
 #include "coordinator/cli/sweep_options.h"
-#include "coordinator/cli/sweep_prediction.h"
-#include "coordinator/cli/sweep_report.h"
+#include "coordinator/cli/sweep_points.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/cli/verbosity.h"
 #include "coordinator/front/cluster_run.h"
-#include "coordinator/front/exit_codes.h"
-#include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/signals.h"
 #include "coordinator/launch/launch_plan.h"
-#include "coordinator/plan/host_profile.h"
+#include "coordinator/report/write_report.h"
 
 namespace stagecoach {
 namespace {
@@ -52,17 +41,58 @@ constexpr double kLaunchSeconds = 2, kPointSeconds = 2, kLoadBytesPerSecond = 1e
 
 // Why a point has no requests: its options, which are named as fields, or the file of a trace.
 absl::Status OfRequests(const absl::Status& status) {
-  if (absl::StartsWith(status.message(), "`")) return UsageError(WithFlags(status.message()));
-  return InputFileError(absl::StrCat("--arrivals: ", status.message()));
+  return absl::StartsWith(status.message(), "`") ? UsageError(status.message()) : OfOption("--arrivals", status);
+}
+
+void AddReport(CLI::App* sweep, std::string* directory) {
+  CLI::App* report =
+      sweep->add_subcommand("report", "write report.html, points.csv and figures/*.svg of finished points");
+  report->group("Commands");
+  report->footer(absl::StrCat(kExamplePrefix, "coordinator sweep report results"));
+  report
+      ->add_option("directory", *directory,
+                   absl::StrCat("where a sweep or simulate left its ", kSweepFileName,
+                                "; the report is written beside it, and takes the place of an earlier one"))
+      ->type_name("DIR")
+      ->check([](const std::string& given) { return given.empty() ? "the directory's name is empty" : std::string(); })
+      ->required();
+}
+
+std::string PathIn(const std::string& directory, const char* name) {
+  return (std::filesystem::path(directory) / name).string();
+}
+
+// The points of a sweep's directory. Lines that are none are said and left out.
+absl::StatusOr<SweepRecords> ReadPoints(const std::string& directory) {
+  const std::string path = PathIn(directory, kSweepFileName);
+  absl::StatusOr<SweepRecords> records = ReadSweepFile(path);
+  if (!records.ok()) return WithExitCode(records.status(), ExitCode::kInputFile);
+  for (const std::string& refused : records->refused) {
+    LogInfo(absl::StrCat("'", path, "': ", refused, "; this line is passed over"));
+  }
+  return records;
+}
+
+// Writes the report of the points in the directory, beside them, and prints where it is.
+absl::Status ReportSweep(const std::string& directory) {
+  const std::string path = PathIn(directory, kSweepFileName);
+  ASSIGN_OR_RETURN(const SweepRecords records, ReadPoints(directory));
+  if (records.cut) LogInfo(absl::StrCat("'", path, "': the last line is cut off; it is passed over"));
+  if (records.points.empty()) {
+    return InputFileError(absl::StrCat("'", path, "' has no points; a sweep puts them there"));
+  }
+  absl::StatusOr<SweepReportFiles> files = WriteSweepReport(records.points, directory);
+  if (!files.ok()) return WithExitCode(files.status(), ExitCode::kInputFile);
+  return WriteStdout(absl::StrCat("report: ", files->page, " (", files->figures.size(), " figures, ",
+                                  records.points.size(), " points; the numbers in ", files->table, ")\n"));
 }
 
 class SweepVerb : public Verb {
  public:
-  const char* name() const override { return "sweep"; }
-  const char* summary() const override { return "measure a model over a matrix of configurations"; }
-  const char* example() const override {
-    return "coordinator sweep --load-format dummy --shape qwen3-0.6b --type q8_0 --pp 1,2 --concurrency 1,8,32 -o DIR";
-  }
+  SweepVerb()
+      : Verb("sweep", "measure a model over a matrix of configurations",
+             "coordinator sweep --load-format dummy --shape qwen3-0.6b --type q8_0 --pp 1,2 --concurrency 1,8,32 -o "
+             "DIR") {}
   bool NeedsCluster() const override { return !options_.cluster.dry_run && report_directory_.empty(); }
   void AddOptions(CLI::App* app) override;
   absl::Status Run(const RunContext& context) override;
@@ -96,8 +126,8 @@ class SweepVerb : public Verb {
 
 void SweepVerb::AddOptions(CLI::App* app) {
   AddSweepOptions(app, &options_);
-  AddSweepReport(app, &report_directory_);
-  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddReport(app, &report_directory_);
+  AddVerbosityOptions(app, &verbosity_);
 }
 
 // Everything that can be said before anything starts.
@@ -106,11 +136,7 @@ absl::Status SweepVerb::Prepare(const RunContext& context) {
     return UsageError("sweep launches a job for every configuration; start it without mpirun or srun");
   }
   RETURN_IF_ERROR(ResolveSweepLists(&options_));
-  absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(options_.cluster.model, options_.cluster.q2_layout);
-  if (!file.ok()) return file.status();
-  absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(*std::move(file));
-  if (!model.ok()) return WithExitCode(model.status(), ExitCode::kInputFile);
-  model_ = *std::move(model);
+  ASSIGN_OR_RETURN(model_, OpenDescription(options_.cluster.model, options_.cluster.q2_layout));
   // What predictions are to rest on; without one that can be read nothing would stand beside the measurements.
   for (const std::string& facts : {options_.sources.profile, options_.sources.cluster}) {
     if (facts.empty()) continue;
@@ -121,7 +147,7 @@ absl::Status SweepVerb::Prepare(const RunContext& context) {
   for (const SweepConfig& point : points_) {
     if (point.repetition > 0) break;  // the same again
     ASSIGN_OR_RETURN(const LaunchOptions launch, LaunchOf({point}, context));
-    if (absl::Status hosts = ResolveHosts(launch).status(); !hosts.ok()) return UsageError(WithFlags(hosts.message()));
+    if (absl::Status hosts = ResolveHosts(launch).status(); !hosts.ok()) return UsageError(hosts.message());
   }
   return absl::OkStatus();
 }
@@ -153,17 +179,11 @@ absl::StatusOr<LaunchOptions> SweepVerb::LaunchOf(const std::vector<SweepConfig>
 }
 
 SweepOrigin SweepVerb::OriginOf(const SweepConfig& config) const {
-  SweepOrigin origin;
-  origin.program_version = kProgramVersion;
+  SweepOrigin origin = OriginHere(*model_);
   origin.command = CommandOf(options_, config);
   origin.started_at = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
-  const ModelSummary summary = SummarizeModel(*model_);
-  origin.model_type = summary.type;
-  origin.model_bytes = summary.bytes;
-  origin.model_elements = summary.elements;
   for (const FileFingerprint& shard : model_->file->fingerprints()) origin.file_bytes += shard.size_bytes;
   origin.header_hash = absl::StrCat(absl::Hex(model_->file->fingerprints()[0].header_hash, absl::kZeroPad16));
-  origin.host = HostName();
   origin.processor = ProcessorName();
   origin.cores = AllowedCores();
   origin.load_average = std::max(0.0, LoadAverage());
@@ -223,22 +243,13 @@ absl::Status SweepVerb::PrintPlan(const RunContext& context) const {
 
 // Leaves out the points that the file has; one that failed is tried again.
 absl::Status SweepVerb::SkipFinished() {
-  const std::string path = (std::filesystem::path(options_.directory) / kSweepFileName).string();
-  std::error_code error;
-  std::filesystem::create_directories(options_.directory, error);
-  if (error) return InputFileError(absl::StrCat("-o: cannot make '", options_.directory, "': ", error.message()));
-  absl::StatusOr<std::unique_ptr<SweepFile>> file = SweepFile::Open(path);
-  if (!file.ok()) return WithExitCode(file.status(), ExitCode::kInputFile);
-  file_ = *std::move(file);
-  absl::StatusOr<SweepRecords> records = ReadSweepFile(path);
-  if (!records.ok()) return WithExitCode(records.status(), ExitCode::kInputFile);
-  for (const std::string& refused : records->refused) {
-    LogInfo(absl::StrCat("'", path, "': ", refused, "; this line is passed over"));
-  }
+  const std::string path = PathIn(options_.directory, kSweepFileName);
+  ASSIGN_OR_RETURN(file_, OpenSweepFile(options_.directory));
+  ASSIGN_OR_RETURN(const SweepRecords records, ReadPoints(options_.directory));
   const SweepOrigin now = OriginOf(points_.front());
   absl::flat_hash_set<std::string> finished;
   bool told = false;
-  for (const SweepPoint& point : records->points) {
+  for (const SweepPoint& point : records.points) {
     if (!point.ok() || point.simulated) continue;
     if (point.config.model == options_.lists.base.model &&
         (point.origin.file_bytes != now.file_bytes || point.origin.header_hash != now.header_hash)) {
@@ -261,10 +272,8 @@ absl::Status SweepVerb::SkipFinished() {
 // The facts that predictions rest on, where the user gives none. Without them a sweep measures all the same.
 absl::Status SweepVerb::ProbeHosts(const RunContext& context) {
   PlaceSources& sources = options_.sources;
-  if (options_.no_probe || points_.empty() || !sources.cluster.empty() || !sources.profile.empty()) {
-    return absl::OkStatus();
-  }
-  const std::string path = (std::filesystem::path(options_.directory) / kProfileFileName).string();
+  if (options_.no_probe || points_.empty() || sources.given()) return absl::OkStatus();
+  const std::string path = PathIn(options_.directory, kProfileFileName);
   const absl::Status status = WriteOwnProfile(path, context);
   if (absl::IsCancelled(status)) return Stopped();
   if (status.ok()) {
@@ -309,8 +318,7 @@ absl::Status SweepVerb::Run(const RunContext& context) {
 
 // Those of this sweep side by side; the file may have points of others.
 absl::Status SweepVerb::PrintPolicies() const {
-  const std::string path = (std::filesystem::path(options_.directory) / kSweepFileName).string();
-  absl::StatusOr<SweepRecords> records = ReadSweepFile(path);
+  absl::StatusOr<SweepRecords> records = ReadSweepFile(PathIn(options_.directory, kSweepFileName));
   if (!records.ok()) return WithExitCode(records.status(), ExitCode::kInputFile);
   absl::flat_hash_set<std::string> keys;
   for (const SweepConfig& point : PointsOf(options_.lists)) keys.insert(SweepKey(point));

@@ -5,35 +5,29 @@
 // options of its job and the command line that measures it alone.
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/bench/sweep_plan.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/dummy_options.h"
-#include "coordinator/cli/plan_places.h"
-
-namespace CLI {
-class App;
-}
 
 namespace stagecoach {
 
 struct SweepOptions {
   ClusterOptions cluster;  // what all points share; its model is set by ResolveSweepLists
-  DummyOptions dummy;
   SweepLists lists;
-  std::vector<std::string> policies, chunkings, wire_types, kv_types, arrivals, prompts,
-      outputs;                     // as given, with commas
-  std::vector<std::string> links;  // as given, one each
-  std::optional<uint64_t> seed;
   PlaceSources sources;   // what predictions rest on
   bool no_probe = false;  // where these are not given
   std::string directory;
 };
+
+// What --arrivals takes, also for simulate.
+inline constexpr char kArrivalsHelp[] =
+    "closed: a new request when one ends; poisson:RATE: so many a second on average; trace:FILE: as a file of "
+    "{\"arrival_s\", \"prompt_tokens\", \"output_tokens\"} lines says, each with \"tenant\", \"weight\" and \"class\" "
+    "where it is of one user of several";
+absl::StatusOr<Arrivals> ParseArrivalsOption(absl::string_view text);  // the trace's path becomes absolute
 
 void AddSweepOptions(CLI::App* app, SweepOptions* options);
 

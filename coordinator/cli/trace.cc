@@ -1,21 +1,16 @@
 // trace: what the timeline of a run says. Reads a file that --trace has written.
 
-#include <string>
-#include <vector>
-
 #include "CLI/App.hpp"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status_macros.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/standard_output.h"
-#include "coordinator/cli/text_table.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/trace/align_trace.h"
 #include "coordinator/trace/trace_file.h"
+#include "coordinator/trace/trace_job.h"
 #include "coordinator/trace/trace_summary.h"
 
 namespace stagecoach {
@@ -111,9 +106,7 @@ Json JobJson(const TraceJob& job, const TraceSummary& summary) {
 
 class TraceVerb : public Verb {
  public:
-  const char* name() const override { return "trace"; }
-  const char* summary() const override { return "say where the time of a traced run went"; }
-  const char* example() const override { return "coordinator trace summary out.json"; }
+  TraceVerb() : Verb("trace", "say where the time of a traced run went", "coordinator trace summary out.json") {}
 
   void AddOptions(CLI::App* app) override {
     summary_ =

@@ -1,48 +1,30 @@
 // verify: the proof, on the user's own cluster and model, that answers do not depend on how the work is cut.
 
 #include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "CLI/App.hpp"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
-#include "common/wire/job_proto.h"
 #include "coordinator/cli/cluster_options.h"
-#include "coordinator/cli/job_options.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/standard_output.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/cli/verbosity.h"
-#include "coordinator/cli/verify_answer.h"
-#include "coordinator/cli/verify_job.h"
-#include "coordinator/cli/verify_prompts.h"
 #include "coordinator/cli/verify_report.h"
-#include "coordinator/cli/verify_runs.h"
-#include "coordinator/front/cluster_run.h"
-#include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/signals.h"
-#include "coordinator/launch/launch_plan.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr uint64_t kDefaultSeed = 11;
-
 class VerifyVerb : public Verb {
  public:
-  VerifyVerb() { cluster_options_.prefix_caching = false; }  // what is found there is not computed
-  const char* name() const override { return "verify"; }
-  const char* summary() const override { return "prove that other splits, chunks and restarts give the same bits"; }
-  const char* example() const override { return "coordinator verify -m model.gguf --hostfile hosts --checksums"; }
+  VerifyVerb()
+      : Verb("verify", "prove that other splits, chunks and restarts give the same bits",
+             "coordinator verify -m model.gguf --hostfile hosts --checksums") {
+    cluster_options_.prefix_caching = false;  // what is found there is not computed
+    question_.seed = 11;
+  }
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
 
   void AddOptions(CLI::App* app) override;
@@ -76,7 +58,6 @@ class VerifyVerb : public Verb {
   VerifyQuestion question_;
   std::vector<int64_t> chunks_ = {7, 64};
   int64_t splits_ = 2;
-  std::optional<uint64_t> seed_;
   bool checksums_ = false;
   bool json_ = false;
   bool context_given_ = false;
@@ -95,19 +76,17 @@ class VerifyVerb : public Verb {
 
 void VerifyVerb::AddOptions(CLI::App* app) {
   AddTexts(app, "-p,--prompt", &question_.prompts, "TEXT", "a prompt beside the built-in ones; may be given again");
-  AddInteger(app, "-n,--predict,--max-tokens", &question_.new_tokens, {2, 4096}, "new tokens of each answer",
-             absl::StrCat(question_.new_tokens));
+  AddInteger(app, "-n,--predict,--max-tokens", &question_.new_tokens, {2, 4096}, "new tokens of each answer");
   AddIntegerList(app, "--chunks", &chunks_, JobLimits::kPrefillChunk.range,
                  "sizes of prefill chunks to compare; 1 is thorough and slow (7,64)");
   AddInteger(app, "--splits", &splits_, {0, 64},
-             "other splits of the layers to compare; one that hosts have no memory for is left out",
-             absl::StrCat(splits_));
-  AddSeed(app, "--seed", &seed_, "of the answer that is sampled", absl::StrCat(kDefaultSeed));
+             "other splits of the layers to compare; one that hosts have no memory for is left out");
+  AddSeed(app, "--seed", &question_.seed, "of the answer that is sampled", absl::StrCat(question_.seed));
   AddFlag(app, "--checksums", &checksums_,
           "compare the hidden states behind every layer too; without, the runs are repeated with them where answers "
           "differ");
   AddFlag(app, "--json", &json_, "one JSON object in the place of the text");
-  AddVerbosityOptions(app, &verbosity_, /*with_progress=*/true);
+  AddVerbosityOptions(app, &verbosity_);
   AddClusterOptions(app, &cluster_options_, "most tokens of a prompt and its answer together");
   app->get_option("--ctx-size")->default_str("what the requests need");
 }
@@ -116,10 +95,7 @@ absl::Status VerifyVerb::Prepare(const RunContext& context) {
   if (context.joined) {
     return UsageError("verify launches a job for every way of computing; start it without mpirun or srun");
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(cluster_options_.model, cluster_options_.q2_layout));
-  absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(std::move(file));
-  if (!model.ok()) return WithExitCode(model.status(), ExitCode::kInputFile);
-  model_ = *std::move(model);
+  ASSIGN_OR_RETURN(model_, OpenDescription(cluster_options_.model, cluster_options_.q2_layout));
   RETURN_IF_ERROR(MakeRequests());
   context_given_ = cluster_options_.context > 0;
   if (!context_given_) cluster_options_.context = LongestRequest();
@@ -142,7 +118,6 @@ absl::Status VerifyVerb::MakeRequests() {
     LogInfo(absl::StrCat("made-up token ids stand for the built-in prompts, as the file's tokenizer cannot be used: ",
                          why));
   }
-  question_.seed = seed_.value_or(kDefaultSeed);
   question_.context = cluster_options_.context > 0 ? cluster_options_.context : model_->hyper.context;
   question_.vocab = model_->hyper.vocab;
   question_.block_tokens = cluster_options_.block_tokens;
@@ -180,10 +155,7 @@ void VerifyVerb::DropLongPrompt(absl::string_view why) {
 absl::Status VerifyVerb::Run(const RunContext& context) {
   verbosity_.Apply();
   RETURN_IF_ERROR(Prepare(context));
-  if (cluster_options_.dry_run) {
-    absl::StatusOr<std::string> line = DescribeLaunch(launch_);
-    return line.ok() ? WriteStdout(*line + "\n") : WithExitCode(line.status(), ExitCode::kLaunch);
-  }
+  if (cluster_options_.dry_run) return PrintLaunch(launch_);
   const absl::Status ran = RunAll();
   CloseJob();
   // What was found before a run failed, or somebody stopped it, is said all the same.

@@ -1,14 +1,11 @@
 #include "coordinator/cli/verify_report.h"
 
-#include <algorithm>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
-#include "coordinator/cli/verify_job.h"
 
 namespace stagecoach {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/cli/verify_answer.h"
+#include "coordinator/cli/verify_requests.h"
 #include "coordinator/cli/verify_runs.h"
 #include "coordinator/text/tokenizer.h"
 #include "proto/engine.pb.h"

@@ -1,13 +1,17 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_VERIFY_RUNS_H_
 #define STAGECOACH_COORDINATOR_CLI_VERIFY_RUNS_H_
 
-// Which runs `verify` compares: the job as it was planned, and the same requests by other ways that must not matter.
-// Pure.
+// Which runs `verify` compares (the job as it was planned, and the same requests by other ways that must not matter),
+// and one run on its job: requests go in, whole answers come out.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/cli/verify_requests.h"
+#include "coordinator/front/cluster_run.h"
 #include "coordinator/launch/launch_options.h"
 
 namespace stagecoach {
@@ -51,6 +55,22 @@ LaunchOptions LaunchOfRun(const VerifyRun& run, LaunchOptions launch, const std:
 // Output tokens that request `index` of `count` comes with after a restart: each another number of its `new_tokens`, at
 // least one, and not all.
 int64_t KeptTokens(size_t index, size_t count, int64_t new_tokens);
+
+// Waits until the job is ready. kCancelled after a signal; others are what the session says.
+absl::Status AwaitReadyJob(ClusterRun* cluster);
+
+// Layers of each stage of a job that is ready.
+std::vector<int64_t> LayersOf(const pb::JobReady& ready);
+
+// OK, or kOutOfRange with the first request that the job cannot hold and the options that help.
+absl::Status CheckRoomForRequests(const std::vector<VerifyRequest>& requests, const pb::JobReady& ready);
+
+// `earlier`: the answers that a restarted run goes on with, of whole runs; otherwise not looked at. `layers`: of the
+// checksums that each row must have; 0: it need not. Errors: kCancelled after a signal; kUnavailable where a request
+// cannot be computed; kInvalidArgument where one is refused; others are what the session says.
+absl::StatusOr<std::vector<VerifyAnswer>> RunRequests(const VerifyRun& run, const std::vector<VerifyRequest>& requests,
+                                                      const std::vector<VerifyAnswer>& earlier, int64_t layers,
+                                                      ClusterRun* cluster);
 
 }  // namespace stagecoach
 

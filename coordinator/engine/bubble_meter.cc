@@ -25,29 +25,28 @@ void BubbleMeter::Confirmed(const StepResult& result, int64_t now_us) {
   const int64_t most_send_us = now_us - first_submitted_us_;  // it is of an earlier micro-batch
   in_flight_.erase(entry);
   for (const StageTimes& times : result.times) {
+    Stage& stage = stages_[times.stage];
     const int64_t compute = std::clamp<int64_t>(times.end_us - times.start_us, 0, most_compute_us);
-    Add(compute, &compute_us_[times.stage]);
-    const bool told_before = times.send_start_us != 0 && times.send_start_us == send_start_us_[times.stage];
-    if (!told_before) Sent(times.stage, times.send_start_us, std::clamp<int64_t>(times.send_us, 0, most_send_us));
-    send_start_us_[times.stage] = times.send_start_us;
-    at = std::max(at, stage_free_us_[times.stage]) + static_cast<double>(compute);
-    stage_free_us_[times.stage] = at;
+    Add(compute, &stage.compute_us);
+    const bool told_before = times.send_start_us != 0 && times.send_start_us == stage.send_start_us;
+    if (!told_before) Sent(times.send_start_us, std::clamp<int64_t>(times.send_us, 0, most_send_us), &stage);
+    stage.send_start_us = times.send_start_us;
+    at = stage.free_us = std::max(at, stage.free_us) + static_cast<double>(compute);
   }
   last_confirmed_us_ = at;
   if (in_flight_.empty()) busy_us_ += now_us - busy_since_us_;
 }
 
-void BubbleMeter::Sent(int stage, int64_t start_us, int64_t us) {
-  Add(us, &send_us_[stage]);
+void BubbleMeter::Sent(int64_t start_us, int64_t us, Stage* stage) {
+  Add(us, &stage->send_us);
   if (start_us == 0) return;  // there was none
-  double& hop_us = hop_us_[stage];
-  hop_us += (static_cast<double>(us) - hop_us) / (hop_us == 0 ? 1 : 8);
+  stage->hop_us += (static_cast<double>(us) - stage->hop_us) / (stage->hop_us == 0 ? 1 : 8);
 }
 
 double BubbleMeter::BubbleOf(double span_us) const {
   double compute = 0;
-  for (const int64_t us : compute_us_) compute += static_cast<double>(us);
-  const double total = span_us * static_cast<double>(compute_us_.size());
+  for (const Stage& stage : stages_) compute += static_cast<double>(stage.compute_us);
+  const double total = span_us * static_cast<double>(stages_.size());
   return total > 0 ? std::clamp(1 - compute / total, 0.0, 1.0) : 0;
 }
 

@@ -20,12 +20,7 @@ namespace stagecoach {
 
 class BubbleMeter {
  public:
-  explicit BubbleMeter(int stages)
-      : stage_free_us_(stages, 0),
-        compute_us_(stages, 0),
-        send_us_(stages, 0),
-        send_start_us_(stages, 0),
-        hop_us_(stages, 0) {}
+  explicit BubbleMeter(int stages) : stages_(static_cast<size_t>(stages)) {}
 
   void Submitted(uint64_t number, int64_t now_us);
   // `result.times`: each stage's of this meter. A stage that says it computed, or sent, for longer than this clock
@@ -34,10 +29,10 @@ class BubbleMeter {
 
   // Up to now; what is in flight has brought no times of stages yet.
   int64_t busy_us(int64_t now_us) const;  // with at least one micro-batch in flight
-  int64_t compute_us(int stage) const { return compute_us_[stage]; }
-  int64_t send_us(int stage) const { return send_us_[stage]; }
+  int64_t compute_us(int stage) const { return stages_[stage].compute_us; }
+  int64_t send_us(int stage) const { return stages_[stage].send_us; }
   // Of one send, of late: each that is told counts for an eighth. 0: none was told.
-  int64_t hop_us(int stage) const { return std::llround(hop_us_[stage]); }
+  int64_t hop_us(int stage) const { return std::llround(stages_[stage].hop_us); }
   double Measured(int64_t now_us) const;  // 1 - sum of compute / (stages x busy time); 0 before any work
   double Floor() const;                   // the same of the ideal pipeline
 
@@ -46,18 +41,21 @@ class BubbleMeter {
     int64_t submitted_us;
     double ready_us;  // ideal pipeline: when it could enter
   };
-  void Sent(int stage, int64_t start_us, int64_t us);
+  struct Stage {
+    int64_t compute_us = 0, send_us = 0;  // measured; at most kMostUs
+    int64_t send_start_us = 0;            // of the send told last
+    double hop_us = 0;
+    double free_us = 0;  // ideal pipeline: when it is free again
+  };
+  static void Sent(int64_t start_us, int64_t us, Stage* stage);
   double BubbleOf(double span_us) const;
 
   int64_t first_submitted_us_ = -1;  // of all
   int64_t busy_since_us_ = 0;
   int64_t busy_us_ = 0;
-  std::vector<double> stage_free_us_;          // ideal pipeline: when each stage is free again
-  std::map<uint64_t, InFlight> in_flight_;     // by number
-  double last_confirmed_us_ = 0;               // ideal pipeline: when the result confirmed last was there
-  std::vector<int64_t> compute_us_, send_us_;  // [stages], measured; at most kMostUs
-  std::vector<int64_t> send_start_us_;         // [stages], of the send told last
-  std::vector<double> hop_us_;                 // [stages]
+  std::map<uint64_t, InFlight> in_flight_;  // by number
+  double last_confirmed_us_ = 0;            // ideal pipeline: when the result confirmed last was there
+  std::vector<Stage> stages_;
 };
 
 }  // namespace stagecoach

@@ -8,13 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_choices.h"
-#include "common/step/step_check.h"
+#include "common/step/step.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr int64_t kReportUs = 1000000;   // the front hears something at least this often
-constexpr int64_t kWatchedUs = 100000;   // the same while it watches
 constexpr int64_t kPromptUs = 250000;    // between two words on how far a prompt is
 constexpr int64_t kIdleWaitUs = 250000;  // while idle: heartbeats are read this often
 
@@ -40,7 +39,6 @@ Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClo
       vocab_(vocab),
       bubble_(pipeline->stages()),
       waits_(clock->NowUs()),
-      report_us_(kReportUs),
       reported_us_(clock->NowUs()) {}
 
 absl::Status Engine::Step() {
@@ -123,11 +121,6 @@ absl::Status Engine::Take(const CancelCommand& command) {
     inputs_.commands.push_back({.sequence = entry->second, .confirmed = confirmed_, .cancel = true});
   }
   End(std::move(end));
-  return absl::OkStatus();
-}
-
-absl::Status Engine::Take(const WatchCommand& command) {
-  report_us_ = command.often ? kWatchedUs : kReportUs;
   return absl::OkStatus();
 }
 
@@ -271,7 +264,7 @@ absl::Status Engine::PublishEvents() {
 
 absl::Status Engine::Report() {
   const int64_t now_us = clock_->NowUs();
-  if (now_us - reported_us_ < report_us_) return absl::OkStatus();
+  if (now_us - reported_us_ < kReportUs) return absl::OkStatus();
   reported_us_ = now_us;
   return front_->Report(Status());
 }
@@ -304,7 +297,7 @@ void Engine::WaitForWork() {
   const int64_t now_us = clock_->NowUs();
   if (!in_flight_.empty() || !waits_.idle(now_us)) {
     clock_->Pause(waits_.Next(now_us));
-  } else if (front_->Wait(std::min(kIdleWaitUs, report_us_))) {
+  } else if (front_->Wait(kIdleWaitUs)) {
     waits_.Progressed(clock_->NowUs());
   }
 }
@@ -316,7 +309,7 @@ void Engine::Confirm(const StepResult& result, int64_t now_us) {
   if (groups_ != nullptr && !oldest.batch.shutdown) PlanGroups(result, oldest, now_us);
   if (steps_ != nullptr) Record(result, now_us, &oldest);
   if (const std::optional<int64_t> us = SlowestUs(result, now_us - oldest.submitted_us); us && !oldest.batch.shutdown) {
-    scheduler_->Took(oldest.batch, *us);
+    scheduler_->ObserveStepTime(oldest.batch, *us);
   }
   ++confirmed_;
   in_flight_.pop_front();

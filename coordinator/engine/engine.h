@@ -63,7 +63,6 @@ class Engine {
   absl::Status TakeCommands();
   absl::Status Take(SubmitCommand command);
   absl::Status Take(const CancelCommand& command);
-  absl::Status Take(const WatchCommand& command);
   absl::Status Take(const ShutdownCommand& command);
   absl::Status Fill();  // with all that the scheduler gives
   absl::Status Submit(MicroBatch batch);
@@ -99,7 +98,6 @@ class Engine {
   absl::flat_hash_map<RequestId, SequenceId> sequence_of_;
   int64_t reporting_ = 0;  // of live_: prompts whose progress is asked for and that have no token yet
   RequestEvents events_;   // of this turn
-  int64_t report_us_;      // how often Report
   int64_t reported_us_;
   int64_t ready_us_ = 0;  // when the latest result or command was there
   bool shutting_down_ = false;

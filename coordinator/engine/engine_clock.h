@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "common/base/clock.h"
 #include "common/transport/wait_ladder.h"
 
 namespace stagecoach {
@@ -19,9 +20,12 @@ class EngineClock {
 // Real time. For the thread that makes it.
 class SystemClock : public EngineClock {
  public:
-  SystemClock();
-  int64_t NowUs() override;
-  void Pause(const WaitPolicy::Pause& pause) override;
+  SystemClock() {
+    AllowShortSleeps();
+    AskForTurns(Turns::kShort);
+  }
+  int64_t NowUs() override { return MonotonicUs(); }
+  void Pause(const WaitPolicy::Pause& pause) override { PauseThread(pause, &sleeper_); }
 
  private:
   Sleeper sleeper_;

@@ -29,11 +29,8 @@ struct SubmitCommand {
 struct CancelCommand {
   RequestId request = 0;
 };
-struct WatchCommand {
-  bool often = false;  // Report ten times a second; otherwise once, as in the beginning
-};
 struct ShutdownCommand {};  // end the job in order; nothing follows
-using FrontCommand = std::variant<SubmitCommand, CancelCommand, WatchCommand, ShutdownCommand>;
+using FrontCommand = std::variant<SubmitCommand, CancelCommand, ShutdownCommand>;
 
 // What a request took so far.
 struct RequestCost {
@@ -102,7 +99,7 @@ class Front {
 
   virtual absl::Status Publish(const RequestEvents& events) = 0;
 
-  // About once a second, or as WatchCommand says. May be left out while the front has enough to read.
+  // About once a second. May be left out while the front has enough to read.
   virtual absl::Status Report(const EngineStatus& status) = 0;
 
   // Too much waits for the front to read it: no new work now.

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +14,6 @@
 #include "common/base/status_macros.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/open_session.h"
 #include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
@@ -26,6 +24,16 @@ constexpr int64_t kCancelUs = 2000000;
 constexpr int64_t kCancelWhenTerminatedUs = 200000;
 
 double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
+
+absl::StatusOr<std::unique_ptr<Session>> JoinOrLaunch(LaunchOptions options, int engine_descriptor) {
+  if (engine_descriptor >= 0) {
+    options.job.set_stages(options.stages);
+    return Session::Join(engine_descriptor, std::move(options.job));
+  }
+  absl::StatusOr<std::unique_ptr<Session>> launched = Session::Launch(options);
+  if (!launched.ok()) return LaunchFailure(launched.status());
+  return launched;
+}
 
 std::string LoadText(const pb::LoadProgress& load) {
   const double total = static_cast<double>(load.bytes_to_load());
@@ -227,6 +235,43 @@ void ClusterRun::FinishItsTrace() const {
   const absl::Status finished = FinishTrace(trace_);
   if (finished.ok()) return LogVerbose(absl::StrCat("the trace is in '", trace_, "'"));
   LogError(absl::StrCat("the trace '", trace_, "' is as the run left it: ", finished.message()));
+}
+
+absl::StatusOr<std::unique_ptr<Session>> OpenSession(LaunchOptions options, int engine_descriptor) {
+  const std::string emulated_link = EmulatedLinkText(FromProto(options.job.emulated_link()));
+  if (!emulated_link.empty()) {
+    LogInfo(absl::StrCat("the links between all ranks are emulated: ", emulated_link));
+  }
+  if (engine_descriptor >= 0) {
+    LogInfo(
+        "under a launcher of your own a lost stage ends the run; a job that the coordinator launches itself is "
+        "launched again and goes on");
+  }
+  return JoinOrLaunch(std::move(options), engine_descriptor);
+}
+
+absl::StatusOr<pb::ProbeReport> RunProbeJob(LaunchOptions options, int engine_descriptor, bool show_progress) {
+  SignalWatch& signals = SignalWatch::Get();
+  options.max_losses = 1;  // a measurement with a relaunch in it is none
+  options.relaunch_timeout = absl::ZeroDuration();
+  ASSIGN_OR_RETURN(std::unique_ptr<Session> session, JoinOrLaunch(std::move(options), engine_descriptor));
+  session->WatchDescriptor(signals.descriptor());
+  ProgressLine progress(show_progress);
+  while (!session->probe_report().complete()) {
+    const pb::ProbeReport& report = session->probe_report();
+    progress.Draw(session->job_ready() ? ProgressText("probing", report.done(), report.doing())
+                                       : "starting the stages");
+    const absl::Status status = session->Next(absl::Milliseconds(200)).status();
+    signals.Clear();
+    if (signals.stops() > 0) return absl::CancelledError("interrupted before everything was measured");
+    if (!status.ok()) return JobFailure(status);
+  }
+  progress.Clear();
+  pb::ProbeReport report = session->probe_report();
+  signals.EndAtSecondStop();
+  const absl::Status ended = session->Finish().status();
+  if (!ended.ok()) LogVerbose(absl::StrCat("the job did not end in order: ", ended.message()));
+  return report;
 }
 
 }  // namespace stagecoach

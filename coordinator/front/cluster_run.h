@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/run_summary.h"
 #include "coordinator/front/session.h"
 #include "coordinator/front/signals.h"
+#include "coordinator/launch/launch_options.h"
+#include "proto/probe.pb.h"
 
 namespace stagecoach {
 
@@ -26,8 +27,7 @@ class ClusterRun {
  public:
   ~ClusterRun();
 
-  // Launches a job, or joins the one this process is part of: `engine_descriptor` is the socket to its engine, -1 for
-  // a launch. From here on signals are caught (SignalWatch).
+  // As OpenSession. From here on signals are caught (SignalWatch).
   static absl::StatusOr<std::unique_ptr<ClusterRun>> Open(LaunchOptions options, int engine_descriptor,
                                                           bool show_progress);
 
@@ -99,6 +99,15 @@ class ClusterRun {
   int64_t first_token_sum_us_ = 0;
   int64_t stop_us_ = 0;  // when the first stop was noticed
 };
+
+// Launches a job, or joins the one this process is part of: `engine_descriptor` is the socket to its engine, -1 for a
+// launch. Says what is worth saying about either. Errors carry their exit code.
+absl::StatusOr<std::unique_ptr<Session>> OpenSession(LaunchOptions options, int engine_descriptor);
+
+// One job that measures its hosts and links (options.job.probe), launched or joined in the same way, until it has
+// ended. Draws the progress on stderr and catches signals (SignalWatch); nothing is launched again. Errors carry their
+// exit code; kCancelled: a signal came.
+absl::StatusOr<pb::ProbeReport> RunProbeJob(LaunchOptions options, int engine_descriptor, bool show_progress);
 
 }  // namespace stagecoach
 

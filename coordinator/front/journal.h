@@ -1,40 +1,67 @@
 #ifndef STAGECOACH_COORDINATOR_FRONT_JOURNAL_H_
 #define STAGECOACH_COORDINATOR_FRONT_JOURNAL_H_
 
-// What the front remembers of every unfinished request, so that a lost job costs only time: the prompt, the parameters,
-// the tokens and scores that came back. Each position is passed on exactly once, whatever jobs report. Pure, and not
-// thread-safe.
+// Requests to a cluster, what comes of them, and what the front remembers of every unfinished one.
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
-#include "coordinator/front/session.h"
+#include "coordinator/request/priority_class.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
 
+struct GenerationRequest {
+  std::vector<TokenId> prompt;
+  // Tokens that an earlier job gave: computed again like the prompt, counted by max_new_tokens, not passed on again.
+  std::vector<TokenId> output;
+  SamplingParams sampling;
+  int64_t max_new_tokens = 0;
+  std::vector<TokenId> stop_tokens;
+  int64_t score_from = -1;       // see SequenceSpec
+  int64_t min_new_tokens = 0;    // no stop token is sampled before
+  bool report_progress = false;  // of the prompt: events with `prefill`
+  std::string cache_salt;        // see SequenceSpec
+  std::string tenant;            // "
+  double weight = 1;             // of kWeightRange
+  PriorityClass priority_class = PriorityClass::kDefault;
+};
+
+struct SessionEvent {
+  RequestId request = 0;
+  int64_t at_us = 0;                    // MonotonicUs() of the arrival of tokens or scores at the engine
+  std::vector<SampledToken> tokens;     // new ones, in order, each exactly once
+  std::vector<TargetLogprobs> scores;   // the rows that score_from asks for, each exactly once, in order
+  std::vector<RowChecksums> checksums;  // of rows as they were computed, maybe again; if ConfigureJob asks for them
+  std::optional<pb::RequestCost> cost;  // so far, as known by the tokens above; absent without any
+  std::optional<pb::PrefillProgress> prefill;  // grows from event to event, whatever jobs report
+  // Its cost is of the whole life of the request: the times of the job that gave the first token, and all preemptions.
+  std::optional<pb::RequestFinished> finished;
+};
+
+// So that a lost job costs only time: the prompt, the parameters, the tokens and scores that came back. Each position
+// is passed on exactly once, whatever jobs report. Pure, and not thread-safe.
 class RequestJournal {
  public:
   // `id` is above every earlier one: kInvalidArgument otherwise.
   absl::Status Add(RequestId id, GenerationRequest request);
 
-  // What is new in a report (its at_us is for the caller to set): positions seen before are dropped, and so is
-  // everything of a request that is finished.
-  // kInternal when a position is missing in between, a token is not one, or the request was never made: the engine is
-  // broken.
+  // What is new in a report (its at_us is for the caller to set), without positions seen before and finished requests.
+  // kInternal, the engine is broken: a position is missing in between, a token is none, or the request was never made.
   absl::StatusOr<std::optional<SessionEvent>> RecordTokens(const pb::TokenDelta& delta);
 
   // What is new in a word on how far a prompt is; nothing once a token came. kInternal: as above.
   absl::StatusOr<std::optional<SessionEvent>> RecordPrefill(const pb::PrefillProgress& progress);
 
-  // Ends a request; nothing for one that has ended before. kInternal when it was never made, or tokens or scores that
-  // the reason promises are missing.
+  // Ends a request; nothing for one that has ended before. kInternal: as above, or what the reason promises is missing.
   absl::StatusOr<std::optional<SessionEvent>> RecordFinished(const pb::RequestFinished& finished);
 
   // Remembers the wish; false when the request is not there any more.
@@ -57,8 +84,8 @@ class RequestJournal {
   // Ends one request as cancelled, here and now; nothing when it is not there.
   std::optional<SessionEvent> FinishCancelled(RequestId request);
 
-  // Tokens of KV that the largest unfinished request may come to need, where a sequence has at most `context`; of those
-  // that fit `most` tokens (what does not was never accepted).
+  // KV tokens that the largest unfinished request may come to need, where a sequence has at most `context`; of those
+  // that fit `most` (what does not was never accepted).
   int64_t LargestNeed(int64_t context, int64_t most) const;
 
   std::vector<RequestId> unfinished() const;  // in the order of addition

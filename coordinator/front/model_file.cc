@@ -47,15 +47,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const GgufFile& file) {
 }
 
 absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path, absl::string_view q2_layout) {
-  absl::StatusOr<std::unique_ptr<GgufFile>> file = OpenGguf(path, q2_layout);
-  if (!file.ok()) return file.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(path, q2_layout));
   FrontModel model;
-  absl::StatusOr<std::shared_ptr<const ModelDescription>> description = DescribeModel(*std::move(file));
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> description = DescribeModel(std::move(file));
   if (!description.ok()) return Named(description.status(), path);
   model.description = *std::move(description);
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(*model.description->file);
-  if (!tokenizer.ok()) return tokenizer.status();
-  model.tokenizer = *std::move(tokenizer);
+  ASSIGN_OR_RETURN(model.tokenizer, OpenTokenizer(*model.description->file));
   if (model.tokenizer->vocab_size() > model.description->hyper.vocab) {
     return InputFileError(absl::StrCat("'", path, "': the tokenizer has ", model.tokenizer->vocab_size(),
                                        " tokens, the embedding only ", model.description->hyper.vocab, " rows"));

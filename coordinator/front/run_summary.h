@@ -47,6 +47,11 @@ double DecodeRowsAPass(const pb::JobStatistics& job);
 // The CPUs a stage's threads are bound to, such as "0-3,8"; "any" when they are not bound.
 std::string CpuList(const pb::StageSummary& stage);
 
+// Adds the statistics of a later job of the same session: counts and times sum up, the bubble is averaged over busy
+// time and its floor over the time of the ideal pipeline (so that the difference of two sums is that of the present
+// job), and what describes a stage (host, process, memory) is that of the later job. Peaks are the larger one.
+void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum);
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_COORDINATOR_FRONT_RUN_SUMMARY_H_

@@ -1,15 +1,17 @@
 #ifndef STAGECOACH_COORDINATOR_FRONT_SESSION_H_
 #define STAGECOACH_COORDINATOR_FRONT_SESSION_H_
 
-// The front's view of a cluster: requests go in, tokens come out, and whatever happens to the job in between is dealt
-// with here. The session keeps every request's prompt, parameters and the tokens so far (the journal); when the job is
-// lost it names who died, launches again, and submits what is unfinished as prompt + tokens so far, so that the stream
-// goes on as if nothing had happened. Not thread-safe: one thread calls everything.
+// The front's view of a cluster: requests go in, tokens come out. The session outlives its jobs: when one is lost it
+// names who died, launches again, and submits what is unfinished as prompt + tokens so far, so that the stream goes on
+// as if nothing had happened. Not thread-safe.
+
+#include <poll.h>
 
 #include <cstdint>
-#include <functional>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,42 +19,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
-#include "common/step/step.h"
+#include "coordinator/channel/engine_channel.h"
+#include "coordinator/channel/water_mark.h"
+#include "coordinator/front/journal.h"
+#include "coordinator/front/relaunch_policy.h"
 #include "coordinator/launch/launch_options.h"
-#include "coordinator/request/priority_class.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
-
-struct GenerationRequest {
-  std::vector<TokenId> prompt;
-  // Tokens that an earlier job gave: computed again like the prompt, counted by max_new_tokens, not passed on again.
-  std::vector<TokenId> output;
-  SamplingParams sampling;
-  int64_t max_new_tokens = 0;
-  std::vector<TokenId> stop_tokens;
-  int64_t score_from = -1;       // see SequenceSpec
-  int64_t min_new_tokens = 0;    // no stop token is sampled before
-  bool report_progress = false;  // of the prompt: events with `prefill`
-  int64_t deadline_us = 0;       // MonotonicUs() of its end, whatever it has then; 0: none. For SessionThread alone
-  std::string cache_salt;        // see SequenceSpec
-  std::string tenant;            // "
-  double weight = 1;             // of kWeightRange
-  PriorityClass priority_class = PriorityClass::kDefault;
-};
-
-struct SessionEvent {
-  RequestId request = 0;
-  int64_t at_us = 0;                           // MonotonicUs() of the arrival of tokens or scores at the engine
-  std::vector<SampledToken> tokens;            // new ones, in order, each exactly once
-  std::vector<TargetLogprobs> scores;          // the rows that score_from asks for, each exactly once, in order
-  std::vector<RowChecksums> checksums;         // of rows as they were computed, maybe again; if ConfigureJob asks for them
-  std::optional<pb::RequestCost> cost;         // so far, as known by the tokens above; absent without any
-  std::optional<pb::PrefillProgress> prefill;  // grows from event to event, whatever jobs report
-  // Its cost is of the whole life of the request: the times of the job that gave the first token, and all preemptions.
-  std::optional<pb::RequestFinished> finished;
-};
 
 // A job that was lost.
 struct StageLoss {
@@ -79,53 +55,142 @@ class Session {
   // this session (kInvalidArgument). kOutOfRange: the job that was ready last cannot hold it. kFailedPrecondition: the
   // session is finished. What is taken before a job is ready is judged by the engine, and may end as REASON_REJECTED. A
   // request that was taken is never refused later: a relaunch with less memory delays or preempts it.
-  virtual absl::Status Submit(RequestId id, GenerationRequest request) = 0;
+  absl::Status Submit(RequestId id, GenerationRequest request);
   // The same for several, in this order, written to the engine at once: while the socket has room for them all, it
   // knows of each before it begins any. With an error those up to the refused one are taken.
-  virtual absl::Status SubmitAll(std::vector<std::pair<RequestId, GenerationRequest>> requests) = 0;
-  virtual void Cancel(RequestId request) = 0;
+  absl::Status SubmitAll(std::vector<std::pair<RequestId, GenerationRequest>> requests);
+  void Cancel(RequestId request);
 
-  // Waits up to `timeout` for something to report; absent when there was nothing. Also returns (with nothing) when the
-  // watched descriptor is readable, a signal arrived, a job was lost, or ready() or load_progress() changed. Relaunches
-  // happen in here.
-  // Errors are final: kUnavailable (stages lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others
-  // (what the engine said; model errors 3).
-  virtual absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout) = 0;
-  // The same, for all events that are there: those of one read of the engine's socket; empty when there was nothing.
-  virtual absl::StatusOr<std::vector<SessionEvent>> NextBatch(absl::Duration timeout) = 0;
+  // Waits up to `timeout` for an event. Absent: none came, or the watched descriptor is readable, a signal arrived, a
+  // job was lost, or ready(), load_progress() or probe_report() changed. Relaunches happen in here. Errors are final:
+  // kUnavailable (stages lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others (what the engine
+  // said; model errors 3).
+  absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout);
+  // The same, for all events of one read of the engine's socket.
+  absl::StatusOr<std::vector<SessionEvent>> NextBatch(absl::Duration timeout);
 
-  // Also wake up Next when this descriptor is readable (a pipe of a reader thread or a signal handler); -1: none.
-  virtual void WatchDescriptor(int descriptor) = 0;
+  // Next also returns when this descriptor is readable; -1: none.
+  void WatchDescriptor(int descriptor) { watched_ = descriptor; }
+  // Off: nothing more is read from the engine, so that it stops in its turn; all else goes on. Finish reads always.
+  void ReadEngine(bool on) { reads_ = on; }
 
-  // Off: nothing more is read from the engine until it is on again, so that it stops in its turn. Requests can be
-  // submitted and cancelled, and the job is watched, all the same. Finish reads always.
-  virtual void ReadEngine(bool on) = 0;
-
-  // Once the job is ready (it may become ready again after a relaunch): what it agreed on.
-  virtual const pb::JobReady* ready() const = 0;
-  // Load progress of the job that is coming up, for a progress bar.
-  virtual const pb::LoadProgress& load_progress() const = 0;
-  virtual bool job_ready() const = 0;  // the present job; false between its loss and the next one's being ready
-  virtual int relaunches() const = 0;
-  // Of a job that measures (ConfigureJob.probe): the latest it said; complete once it has measured everything. Next
-  // returns when it changed. Such a job takes no requests.
-  virtual const pb::ProbeReport& probe_report() const = 0;
-  // The latest of the present job; empty before its first.
-  virtual const pb::EngineStatus& engine_status() const = 0;
-
-  // On: the engine gives its status ten times a second rather than once, and Next returns when it did.
-  virtual void WatchEngine(bool on) = 0;
-  // The latest, at most kMostLosses, in order.
-  virtual const std::vector<StageLoss>& losses() const = 0;
+  // What the latest job that was ready agreed on; null before the first.
+  const pb::JobReady* ready() const { return first_ready_.has_value() ? &ready_ : nullptr; }
+  bool job_ready() const { return job_ready_; }                        // the present job
+  const pb::LoadProgress& load_progress() const { return progress_; }  // of the job that is coming up
+  // Of a job that measures (ConfigureJob.probe) and takes no requests: the latest.
+  const pb::ProbeReport& probe_report() const { return probe_report_; }
+  const pb::EngineStatus& engine_status() const { return status_; }  // of the present job: the latest
+  virtual int relaunches() const { return 0; }
+  const std::vector<StageLoss>& losses() const { return losses_; }  // the latest kMostLosses, in order
   static constexpr size_t kMostLosses = 64;
 
   // Sums over all jobs of this session, up to what the present one reported last, a second ago at most. Without stages
   // when no job reported any.
-  virtual pb::JobStatistics statistics() const = 0;
+  pb::JobStatistics statistics() const;
 
   // Ends the job in order and returns the statistics. Waits for work in flight; the watched descriptor is left alone.
   // The session takes no more requests. Errors when no job ever reported: kUnavailable, or what Next said.
-  virtual absl::StatusOr<pb::JobStatistics> Finish() = 0;
+  absl::StatusOr<pb::JobStatistics> Finish();
+
+ protected:
+  // For the two kinds of session: where jobs come from, and what happens when one is lost.
+  explicit Session(pb::ConfigureJob job) : job_(std::move(job)) {}
+
+  // Before waiting: whatever brings a job up. An error is final.
+  virtual absl::Status Prepare() { return absl::OkStatus(); }
+  // After waiting `waited`: looks at what the derived class watches. `waits`: those of AddWaits with what poll() found.
+  // An error is final.
+  virtual absl::Status Supervise(absl::Duration /*waited*/, absl::Span<const pollfd> /*waits*/) {
+    return absl::OkStatus();
+  }
+  // The job is lost, or (while finishing) its connection has ended; `what`: the engine's words, empty when it just went
+  // away. Ends with a call of CloseJob, or returns a final error.
+  virtual absl::Status OnLost(const std::string& what) = 0;
+  virtual void AddWaits(std::vector<pollfd>* /*waits*/) const {}  // more descriptors to wait for
+  virtual absl::Duration longest_wait() const { return absl::Seconds(1); }
+  virtual void AwaitJobEnd() {}  // the end of the job's processes, after its orderly shutdown
+
+  // A new job on a fresh connection; tells it everything it must know.
+  void Connect(int descriptor);
+  void Disconnect();
+  bool connected() const { return channel_ != nullptr; }
+  // Whether the job on the present connection has said anything yet, and whether it did after the latest wait.
+  bool heard() const { return heard_; }
+  bool received() const { return received_; }
+  bool finishing() const { return finishing_; }
+  bool was_ready() const { return first_ready_.has_value(); }
+  std::optional<int> StageOfRank(int rank) const;  // as the present job said when it was ready
+  // Which stage the engine says it lost.
+  std::optional<int> lost_stage() const { return lost_stage_; }
+  // Before CloseJob, where that is for a loss.
+  void NoteLoss(std::optional<int> stage, const std::string& what);
+  // After the loss of a job: ends what it had completed, adds up its statistics. `crash`: how a stage died by its own
+  // doing, which accuses requests (Suspects); empty when none did.
+  void CloseJob(absl::string_view crash = "");
+  pb::ConfigureJob& job() { return job_; }  // what the next job is told
+  RequestJournal& journal() { return journal_; }
+  const RequestJournal& journal() const { return journal_; }
+  absl::Duration silence() const { return silence_; }
+
+ private:
+  enum class Wake { kTimeout, kActivity, kInterrupted };
+  Wake Wait(absl::Duration most);
+  absl::Status Take(RequestId id, GenerationRequest request);
+  absl::Status Pump();  // deals with what Wait found
+  absl::Status ReceiveSome();
+  absl::Status Handle(const pb::EngineMessage& message);
+  absl::Status HandleEvents(const pb::RequestEvents& events);
+  void TakeEvent(std::optional<SessionEvent> event);
+  absl::Status AwaitEvents(absl::Duration timeout);
+  int64_t NeededKvTokens() const;
+  absl::Status HandleReady(const pb::JobReady& ready);
+  absl::Status HandleFailed(const pb::JobFailed& failed);
+  void SendToEngine(const pb::EngineMessage& message);
+  void NoteSent(const absl::Status& sent);
+  void SendSubmissions();
+  void ReleaseHeld();
+  absl::Status AwaitStatistics();
+
+  pb::ConfigureJob job_;
+  RequestJournal journal_;
+  Suspects suspects_;
+  std::deque<SessionEvent> events_;
+  std::unique_ptr<EngineChannel> channel_;
+  int watched_ = -1;
+  absl::Status final_;  // once not OK, the answer of every Next
+
+  // Of the latest wait.
+  std::vector<pollfd> waits_;  // the watched descriptor, the channel, those of AddWaits
+  absl::Duration waited_;
+  bool received_ = false;
+
+  // Of the present job.
+  std::deque<RequestId> unsent_;  // it was not told of these yet; only while it is ready
+  std::vector<RequestId> held_;   // nor of these, until others are cleared of a suspicion
+  std::set<RequestId> given_;     // unfinished ones that it was told of
+  WaterMark engine_behind_ = kFrontToEngine;
+  bool heard_ = false;
+  bool job_ready_ = false;
+  absl::Duration silence_;   // time spent waiting since its last word
+  pb::EngineStatus status_;  // its latest
+  bool ended_ = false;       // in order, after it was told to
+  std::optional<int> lost_stage_;
+
+  // Of the session.
+  bool reads_ = true;     // from the engine
+  bool changed_ = false;  // ready, progress or losses, not yet reported
+  bool finishing_ = false;
+  bool finished_ = false;
+  std::optional<pb::JobReady> first_ready_;
+  bool context_given_ = false;    // by the caller, not by the memory of the first job
+  int64_t most_pool_tokens_ = 0;  // of any job so far
+  pb::JobReady ready_;
+  pb::LoadProgress progress_;
+  pb::ProbeReport probe_report_;
+  pb::JobStatistics sum_;  // of the jobs before the present one
+  std::vector<StageLoss> losses_;
+  int losses_noted_ = 0;
 };
 
 }  // namespace stagecoach

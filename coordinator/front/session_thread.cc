@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
@@ -17,7 +15,7 @@ namespace stagecoach {
 namespace {
 
 constexpr absl::Duration kTurn = absl::Seconds(1);  // at most
-constexpr int64_t kPublishUs = 100000, kWatchedPublishUs = 50000;
+constexpr int64_t kPublishUs = 100000;
 
 using Finished = pb::RequestFinished;
 
@@ -68,11 +66,14 @@ absl::Status SessionThread::Submit(RequestId id, GenerationRequest request) {
     if (room_.has_value()) {
       RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(request.prompt.size()), request.max_new_tokens, *room_));
     }
-    if (!unfinished_.emplace(id, request.priority_class).second) {
-      return absl::InvalidArgumentError(absl::StrCat("request id ", id, " is that of an unfinished request"));
+    if (id <= last_id_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("request id ", id, " does not follow ", last_id_, "; ids grow from request to request"));
     }
+    last_id_ = id;
+    unfinished_.emplace(id, request.priority_class);
     ++unfinished_by_class_[static_cast<size_t>(request.priority_class)];
-    commands_.push_back(SubmitCommand{id, std::move(request)});
+    commands_.push_back({id, std::move(request)});
   }
   Wake();
   return absl::OkStatus();
@@ -82,31 +83,15 @@ void SessionThread::Cancel(RequestId id) {
   {
     const std::lock_guard<std::mutex> lock(mu_);
     if (!unfinished_.contains(id)) return;
-    commands_.push_back(CancelCommand{id});
+    commands_.push_back({id, std::nullopt});
   }
   Wake();
 }
 
-void SessionThread::Watch(bool on) {
+void SessionThread::Ask(bool* flag) {
   {
     const std::lock_guard<std::mutex> lock(mu_);
-    if (std::exchange(watch_, on) == on) return;
-  }
-  Wake();
-}
-
-void SessionThread::Drain() {
-  {
-    const std::lock_guard<std::mutex> lock(mu_);
-    drain_ = true;
-  }
-  Wake();
-}
-
-void SessionThread::Stop() {
-  {
-    const std::lock_guard<std::mutex> lock(mu_);
-    stop_ = true;
+    *flag = true;
   }
   Wake();
 }
@@ -158,7 +143,7 @@ absl::Status SessionThread::Run() {
 
 absl::Status SessionThread::Turn() {
   PauseOrRead();
-  ASSIGN_OR_RETURN(std::vector<SessionEvent> events, session_->NextBatch(LongestTurn()));
+  ASSIGN_OR_RETURN(std::vector<SessionEvent> events, session_->NextBatch(kTurn));
   ClearWake();  // before anything that a wake-up is for: whoever wakes us from here on gets a turn after this one
   Deliver(std::move(events));
   Publish(/*now=*/false);
@@ -169,7 +154,8 @@ absl::Status SessionThread::Turn() {
 // Takes what the other threads asked for; whether it is time to end.
 bool SessionThread::Done() {
   TakeCommands();
-  return stopped_ || (drained_ && number_of_.empty() && own_events_.empty());
+  const std::lock_guard<std::mutex> lock(mu_);
+  return stopped_ || (drained_ && unfinished_.empty());
 }
 
 void SessionThread::TakeCommands() {
@@ -179,48 +165,18 @@ void SessionThread::TakeCommands() {
     commands.swap(commands_);
     drained_ = drain_;
     stopped_ = stop_;
-    watched_ = watch_;
   }
-  session_->WatchEngine(watched_);
+  std::vector<SessionEvent> refused;
   for (Command& command : commands) {
-    std::visit([this](auto&& c) { Take(std::forward<decltype(c)>(c)); }, std::move(command));
+    if (!command.request.has_value()) {
+      session_->Cancel(command.id);
+    } else if (const absl::Status taken = session_->Submit(command.id, *std::move(command.request)); !taken.ok()) {
+      // A job with less room has come up since the caller was told that it is taken.
+      const auto code = absl::IsOutOfRange(taken) ? Finished::CODE_NO_ROOM : Finished::CODE_INVALID;
+      refused.push_back(Ended(command.id, Finished::REASON_REJECTED, code, taken.message()));
+    }
   }
-  CancelExpired();
-  if (!own_events_.empty()) Deliver({});
-}
-
-absl::Duration SessionThread::LongestTurn() const {
-  if (deadlines_.empty()) return kTurn;
-  const int64_t left_us = deadlines_.begin()->first - MonotonicUs();
-  return std::clamp(absl::Microseconds(left_us), absl::ZeroDuration(), kTurn);
-}
-
-void SessionThread::CancelExpired() {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= MonotonicUs()) {
-    const RequestId number = deadlines_.begin()->second;
-    deadlines_.erase(deadlines_.begin());
-    taken_.at(number).expired = true;
-    session_->Cancel(number);
-  }
-}
-
-void SessionThread::Take(SubmitCommand command) {
-  const RequestId number = ++last_number_;
-  const int64_t deadline_us = command.request.deadline_us;
-  const absl::Status taken = session_->Submit(number, std::move(command.request));
-  if (taken.ok()) {
-    taken_[number] = {.id = command.id, .deadline_us = deadline_us};
-    if (deadline_us > 0) deadlines_.emplace(deadline_us, number);
-    number_of_[command.id] = number;
-  } else {  // a job with less room has come up since the caller was told that it is taken
-    const auto code = absl::IsOutOfRange(taken) ? Finished::CODE_NO_ROOM : Finished::CODE_INVALID;
-    own_events_.push_back(Ended(command.id, Finished::REASON_REJECTED, code, taken.message()));
-  }
-}
-
-void SessionThread::Take(const CancelCommand& command) {
-  const auto found = number_of_.find(command.id);
-  if (found != number_of_.end()) session_->Cancel(found->second);
+  Deliver(std::move(refused));
 }
 
 void SessionThread::PauseOrRead() {
@@ -235,37 +191,13 @@ void SessionThread::PauseOrRead() {
 }
 
 void SessionThread::Deliver(std::vector<SessionEvent> events) {
-  int64_t tokens = 0;
-  std::vector<RequestId> finished;
-  for (SessionEvent& event : events) {
-    const auto entry = taken_.find(event.request);
-    CHECK(entry != taken_.end());
-    const RequestId number = event.request, id = entry->second.id;
-    event.request = id;
-    if (event.prefill.has_value()) event.prefill->set_request(id);
-    tokens += TokensIn(event);
-    if (!event.finished.has_value()) continue;
-    event.finished->set_request(id);
-    if (entry->second.expired && event.finished->reason() == Finished::REASON_CANCELLED) {
-      event.finished->set_code(Finished::CODE_DEADLINE);
-    }
-    finished.push_back(id);
-    deadlines_.erase({entry->second.deadline_us, number});
-    number_of_.erase(id);
-    taken_.erase(entry);
-  }
-  for (SessionEvent& event : own_events_) {
-    finished.push_back(event.request);
-    events.push_back(std::move(event));
-  }
-  own_events_.clear();
   if (events.empty()) return;
-  unconsumed_ += tokens;
-  if (!finished.empty()) {
+  {
     const std::lock_guard<std::mutex> lock(mu_);
-    for (const RequestId id : finished) {
-      const auto entry = unfinished_.find(id);
-      if (entry == unfinished_.end()) continue;
+    for (const SessionEvent& event : events) {
+      unconsumed_ += TokensIn(event);
+      const auto entry = unfinished_.find(event.request);
+      if (!event.finished.has_value() || entry == unfinished_.end()) continue;
       --unfinished_by_class_[static_cast<size_t>(entry->second)];
       unfinished_.erase(entry);
     }
@@ -286,9 +218,6 @@ void SessionThread::FailUnfinished(const absl::Status& ended) {
     unfinished_.clear();
     unfinished_by_class_ = {};
   }
-  taken_.clear();
-  deadlines_.clear();
-  number_of_.clear();
   listener_->OnEnding(ended);
   if (!events.empty()) listener_->OnEvents(std::move(events));
 }
@@ -303,7 +232,7 @@ void SessionThread::Publish(bool now) {
   {
     const std::lock_guard<std::mutex> lock(mu_);
     if (ended_.has_value()) state = State::kEnded;
-    if (!now && state == status_->state && now_us - published_us_ < (watched_ ? kWatchedPublishUs : kPublishUs)) return;
+    if (!now && state == status_->state && now_us - published_us_ < kPublishUs) return;
   }
   published_us_ = now_us;
   auto status = std::make_shared<SessionStatus>();

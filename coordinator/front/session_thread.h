@@ -10,14 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "coordinator/channel/water_mark.h"
 #include "coordinator/front/session.h"
@@ -65,8 +61,8 @@ class SessionListener {
 
 class SessionThread {
  public:
-  // Tokens that were handed to the listener and not yet Consumed: from the high mark on, nothing more is read from the
-  // engine (which then stops in its turn); from below the low mark on it is read again.
+  // Tokens that were handed to the listener and not yet Consumed: from the high mark to the low one nothing is read
+  // from the engine, which then stops in its turn.
   static constexpr int64_t kHighTokens = 65536, kLowTokens = 16384;
 
   // The listener outlives this object. Nobody else uses the session any more.
@@ -79,16 +75,14 @@ class SessionThread {
 
   // The rest is for any thread, the listener's calls included.
 
-  // Takes a request under an id that the caller draws, so that a cancel may follow at once. Does not wait. Refusals:
-  // kInvalidArgument, an unfinished request has this id; kOutOfRange, the job that was ready last cannot hold it;
-  // kFailedPrecondition, the session drains; when it has ended, what Run returned. What is taken while no job is ready
-  // may end as REASON_REJECTED.
+  // Takes a request under an id that the caller draws, above every earlier one (kInvalidArgument). Does not wait.
+  // kOutOfRange: the job that was ready last cannot hold it; kFailedPrecondition: the session drains; when it has
+  // ended: what Run returned. What is taken while no job is ready may end as REASON_REJECTED.
   absl::Status Submit(RequestId id, GenerationRequest request);
-  void Cancel(RequestId id);  // of an unfinished request; else nothing
-  void Watch(bool on);        // as Session::WatchEngine; Status is then no older than a tenth of a second
-  void Drain();               // take no more requests, and end when those that were taken have ended
-  void Stop();                // end now
-  void Wake();                // makes a turn; also for signal handlers
+  void Cancel(RequestId id);      // of an unfinished request; else nothing
+  void Drain() { Ask(&drain_); }  // take no more requests, and end when those that were taken have ended
+  void Stop() { Ask(&stop_); }    // end now
+  void Wake();                    // makes a turn; also for signal handlers
 
   // The listener's side has dealt with as many tokens (TokensIn). All that is delivered is to be consumed in the end,
   // that of cancelled requests too.
@@ -98,30 +92,16 @@ class SessionThread {
   std::shared_ptr<const SessionStatus> Status() const;
 
  private:
-  struct SubmitCommand {
+  struct Command {
     RequestId id;
-    GenerationRequest request;
+    std::optional<GenerationRequest> request;  // absent: it is cancelled
   };
-  struct CancelCommand {
-    RequestId id;
-  };
-  // A request that the session has, by its number there.
-  struct Taken {
-    RequestId id = 0;         // the caller's
-    int64_t deadline_us = 0;  // 0: none
-    bool expired = false;     // and therefore cancelled
-  };
-  using Command = std::variant<SubmitCommand, CancelCommand>;
-
+  void Ask(bool* flag);
   absl::Status Turn();
   bool Done();
   void ClearWake();
   void TakeCommands();
-  void Take(SubmitCommand command);
-  void Take(const CancelCommand& command);
   void PauseOrRead();
-  absl::Duration LongestTurn() const;
-  void CancelExpired();
   void Deliver(std::vector<SessionEvent> events);
   void FailUnfinished(const absl::Status& ended);
   void Publish(bool now);
@@ -131,14 +111,8 @@ class SessionThread {
 
   // Of the thread of Run.
   std::unique_ptr<Session> session_;
-  RequestId last_number_ = 0;                            // the session's ids: requests in the order they were taken
-  absl::flat_hash_map<RequestId, Taken> taken_;          // by the session's ids
-  std::set<std::pair<int64_t, RequestId>> deadlines_;    // of those that have one and did not expire
-  absl::flat_hash_map<RequestId, RequestId> number_of_;  // the session's, by the caller's
-  std::vector<SessionEvent> own_events_;                 // of requests that the session itself refused
   WaterMark mark_ = {kHighTokens, kLowTokens};
   int64_t published_us_ = 0;
-  bool watched_ = false;                    // what TakeCommands saw
   bool drained_ = false, stopped_ = false;  // what TakeCommands saw
 
   std::atomic<int64_t> unconsumed_{0};
@@ -147,10 +121,11 @@ class SessionThread {
   mutable std::mutex mu_;
   // Guarded by mu_.
   std::vector<Command> commands_;
-  absl::flat_hash_map<RequestId, PriorityClass> unfinished_;  // by the caller's ids
+  RequestId last_id_ = 0;
+  absl::flat_hash_map<RequestId, PriorityClass> unfinished_;
   std::array<int64_t, kPriorityClassCount> unfinished_by_class_ = {};
   std::optional<RoomLimits> room_;  // of the latest job that was ready
-  bool drain_ = false, stop_ = false, watch_ = false;
+  bool drain_ = false, stop_ = false;
   std::optional<absl::Status> ended_;
   std::shared_ptr<const SessionStatus> status_;
 };

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_FRONT_START_WATCH_H_
 #define STAGECOACH_COORDINATOR_FRONT_START_WATCH_H_
 
-// Looks for ranks of other hosts that are stopped (SIGSTOP) while a job starts: such a job waits in MPI_Init, and
-// nothing of it says so. This host's ranks are seen directly (missing_ranks.h).
+// Why a job that starts will not come up: a rank that has ended or is stopped (SIGSTOP). The others wait for it in
+// MPI_Init for ever, and nothing of the job says so. Not thread-safe.
 
 #include <poll.h>
 
@@ -18,7 +18,7 @@
 
 namespace stagecoach {
 
-// Of one launch. Not thread-safe.
+// Looks for ranks of other hosts that are stopped, in one launch.
 class StartWatch {
  public:
   // It looks whenever another sixth of the time that a job may take to start has passed (10 s of a minute), and soon
@@ -37,6 +37,25 @@ class StartWatch {
   std::vector<HostQuestion> questions_;  // none: there is no other host
   std::unique_ptr<HostSurvey> survey_;   // while hosts answer
   std::set<std::string> seen_;           // by the last look
+};
+
+// The ranks of this host. mpirun does not mind one that ends in order before MPI_Init. Pure: it is told the time.
+class MissingRanks {
+ public:
+  // How long a rank may be missing while others are there. Those of a host are started one after the other, which takes
+  // milliseconds, and on a machine with many times more work than cores a second or so. How long the first one takes to
+  // appear says nothing.
+  static constexpr absl::Duration kPatience = absl::Seconds(3);
+
+  // After waiting `waited`; `missing`: some ranks of this host are there, and others are not or are stopped. Whether
+  // that has been so all the time for kPatience.
+  bool Waited(absl::Duration waited, bool missing) {
+    missing_for_ = missing ? missing_for_ + waited : absl::ZeroDuration();
+    return missing_for_ >= kPatience;
+  }
+
+ private:
+  absl::Duration missing_for_;
 };
 
 }  // namespace stagecoach

@@ -1,15 +1,14 @@
 #include "coordinator/http/api_keys.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/base/line_file.h"
-#include "common/base/named_values.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "common/base/value_range.h"
 
 namespace stagecoach {
 namespace {

@@ -4,10 +4,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <random>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/shown_text.h"
 
@@ -18,19 +19,33 @@ using boost::asio::ip::tcp;
 
 constexpr int kMostUnsentBytes = 128 << 10;
 
-std::string PeerName(const tcp::socket& socket) {
-  boost::system::error_code error;
-  const tcp::endpoint peer = socket.remote_endpoint(error);
-  if (error) return "";
-  const std::string address = peer.address().to_string(error);
-  return peer.address().is_v6() ? absl::StrCat("[", address, "]:", peer.port())
-                                : absl::StrCat(address, ":", peer.port());
-}
-
 bool IsRequestId(absl::string_view text) {
   return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
   });
+}
+
+// "[::1]:80" -> "[::1]", "localhost:80" -> "localhost".
+absl::string_view WithoutPort(absl::string_view authority) {
+  const size_t bracket = authority.rfind(']');
+  const size_t colon = authority.rfind(':');
+  if (colon == authority.npos || (bracket != authority.npos && colon < bracket)) return authority;
+  return authority.substr(0, colon);
+}
+
+// Names of fields, as a browser lists them: they are said back to it.
+bool IsFieldList(absl::string_view text) {
+  return !text.empty() && text.size() <= 1024 && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("-_, ", c);
+  });
+}
+
+constexpr size_t kReadBytes = 64 << 10;
+constexpr int kMostRetrySeconds = 10;
+
+uint64_t RandomBits() {
+  std::random_device device;
+  return static_cast<uint64_t>(device()) << 32 | device();
 }
 
 }  // namespace
@@ -46,7 +61,6 @@ Connection::Connection(tcp::socket socket, ServerState* state)
   // What a client does not take waits here, where it is seen and limited, rather than in megabytes of the system's.
   const int unsent = kMostUnsentBytes;
   setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
-  peer_ = PeerName(socket_);
   ticked_us_ = MonotonicUs();
   BeginRequest();
 }
@@ -133,7 +147,6 @@ bool Connection::TakeHead() {
     if (in_.empty() || in_ == "\r" || !state_->accepting) return false;
     head_began_us_ = MonotonicUs();
     request_.id = state_->DrawId();
-    request_.peer = peer_;
     request_.arrived_us = head_began_us_;
     http_1_1_ = keep_alive_ = true;
   }
@@ -282,7 +295,7 @@ bool Connection::RefuseBody(const HttpError& error) {
 
 bool Connection::Refuse(const HttpError& error) {
   HttpResponse response{error.status};
-  response.body = state_->options.write_error(request_, error);
+  response.body = WriteHttpError(request_, error);
   if (error.status == 503) response.headers.emplace_back("Retry-After", absl::StrCat(state_->DrawRetrySeconds()));
   if (!RetryCanSucceed(error.status)) response.headers.emplace_back("x-should-retry", "false");
   state_->handler->OnRefusal(request_, error);
@@ -299,9 +312,72 @@ void Connection::RefuseForRoom() {
 
 void Connection::Dispatch() {
   stage_ = Stage::kAnswer;
-  auto exchange = std::make_shared<ConnectionExchange>(this, std::move(request_));
+  auto exchange = std::make_shared<HttpExchange>(this, std::move(request_));
   exchange_ = exchange.get();
   state_->handler->OnRequest(std::move(exchange));
 }
+
+bool AccessRules::AllowsHost(const std::optional<std::string>& authority) const {
+  if (!check_hosts_ || !authority.has_value()) return true;
+  const absl::string_view name = WithoutPort(*authority);
+  for (const absl::string_view local : {"localhost", "127.0.0.1", "[::1]"}) {
+    if (absl::EqualsIgnoreCase(name, local)) return true;
+  }
+  return std::any_of(allowed_hosts_.begin(), allowed_hosts_.end(), [&](const std::string& host) {
+    return absl::EqualsIgnoreCase(host, name) || absl::EqualsIgnoreCase(host, *authority);
+  });
+}
+
+bool AccessRules::Lists(absl::string_view origin) const {
+  return !origin.empty() && std::find(origins_.begin(), origins_.end(), origin) != origins_.end();
+}
+
+HttpHeaders AccessRules::CorsHeaders(const HttpRequest& request) const {
+  if (origins_.empty()) return {};
+  const absl::string_view origin = request.header("origin");
+  if (!Lists(origin)) return {{"Vary", "Origin"}};
+  return {
+      {"Vary", "Origin"},
+      {"Access-Control-Allow-Origin", std::string(origin)},
+      {"Access-Control-Expose-Headers", "x-request-id, request-id, retry-after, x-should-retry, x-stagecoach-ignored"}};
+}
+
+std::optional<HttpResponse> AccessRules::Preflight(const HttpRequest& request) const {
+  if (request.method != "OPTIONS" || request.header("access-control-request-method").empty() ||
+      !Lists(request.header("origin"))) {
+    return std::nullopt;
+  }
+  HttpResponse response{
+      204, {{"Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE"}, {"Access-Control-Max-Age", "600"}}, "", ""};
+  const absl::string_view fields = request.header("access-control-request-headers");
+  if (IsFieldList(fields)) response.headers.emplace_back("Access-Control-Allow-Headers", fields);
+  // A page of a public address asks whether it may reach a server of this network: one that is listed may.
+  if (absl::EqualsIgnoreCase(request.header("access-control-request-private-network"), "true")) {
+    response.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
+  }
+  return response;
+}
+
+ServerState::ServerState(HttpServerOptions server_options, HttpHandler* server_handler, bool loopback)
+    : options(std::move(server_options)),
+      handler(server_handler),
+      rules(loopback, options.allowed_hosts, options.cors_origins),
+      id_salt(RandomBits()),
+      scratch(kReadBytes) {}
+
+void ServerState::CutLargestWaiters() {
+  std::vector<std::shared_ptr<Connection>> waiters(connections.begin(), connections.end());
+  std::sort(waiters.begin(), waiters.end(),
+            [](const auto& a, const auto& b) { return a->accounted_bytes() > b->accounted_bytes(); });
+  for (const auto& waiter : waiters) {
+    if (pending_bytes <= options.limits.all_drained_bytes) break;
+    ++counters.slow_clients;
+    waiter->Cut();
+  }
+}
+
+int ServerState::DrawRetrySeconds() { return 1 + static_cast<int>(retries++ % kMostRetrySeconds); }
+
+std::string ServerState::DrawId() { return absl::StrCat("req-", absl::Hex(id_salt, absl::kZeroPad16), "-", ++ids); }
 
 }  // namespace stagecoach

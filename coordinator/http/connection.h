@@ -1,24 +1,111 @@
 #ifndef STAGECOACH_COORDINATOR_HTTP_CONNECTION_H_
 #define STAGECOACH_COORDINATOR_HTTP_CONNECTION_H_
 
-// One client's connection: reads a request, has it answered, and reads the next. It always waits until its socket is
-// readable, also while an answer is made, so that a client that has gone is noticed; bytes that came early are kept for
-// the next request, up to a limit. I/O thread; private to this folder.
+// The connections of a server, and what they share. I/O thread; private to this folder.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
+#include <vector>
 
+#include "absl/strings/string_view.h"
 #include "coordinator/http/boost.h"
-#include "coordinator/http/chunked_body.h"
-#include "coordinator/http/connection_exchange.h"
 #include "coordinator/http/http_head.h"
-#include "coordinator/http/server_state.h"
-#include "coordinator/http/socket_output.h"
+#include "coordinator/http/http_request.h"
+#include "coordinator/http/http_server.h"
 
 namespace stagecoach {
 
+// Who may ask: by the name that the client used for this server, which a browser that was lured here gives away, and by
+// the page that the browser shows.
+class AccessRules {
+ public:
+  // Without `check_hosts`, and without a list, every host is good.
+  AccessRules(bool check_hosts, std::vector<std::string> allowed_hosts, std::vector<std::string> origins)
+      : check_hosts_(check_hosts || !allowed_hosts.empty()),
+        allowed_hosts_(std::move(allowed_hosts)),
+        origins_(std::move(origins)) {}
+
+  // `authority`: a name or address, with or without a port; absent from a client of HTTP/1.0, which no browser is.
+  bool AllowsHost(const std::optional<std::string>& authority) const;
+
+  // What every answer to this request has: nothing but for a listed Origin.
+  HttpHeaders CorsHeaders(const HttpRequest& request) const;
+  // The answer to a browser that asks whether it may send a request, from a listed Origin; absent when it is none.
+  std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
+
+ private:
+  bool Lists(absl::string_view origin) const;
+
+  bool check_hosts_;
+  std::vector<std::string> allowed_hosts_, origins_;
+};
+
+// What the connections of one server share.
+struct ServerState {
+  ServerState(HttpServerOptions server_options, HttpHandler* server_handler, bool loopback);
+
+  // Of these that are open the largest waiters are cut, until all together wait for less than the low mark.
+  void CutLargestWaiters();
+  std::string DrawId();
+  // For who finds no room: not all at once again.
+  int DrawRetrySeconds();
+
+  const HttpServerOptions options;
+  HttpHandler* const handler;
+  const AccessRules rules;
+  const uint64_t id_salt;
+
+  boost::asio::io_context io{1};
+  std::unordered_set<std::shared_ptr<Connection>> connections;
+  std::vector<char> scratch;  // one read of any socket
+  HttpCounters counters;      // without what is counted from the connections
+  int64_t bodies_bytes = 0;   // of requests that are not complete
+  int64_t pending_bytes = 0;  // of all clients, with what is kept back for them
+  int64_t streams = 0;
+  int64_t ids = 0;
+  uint32_t retries = 0;   // told so far, modulo 2^32
+  bool bodies_on = true;  // see HttpServer::ReadBodies
+  bool accepting = true;  // off: no second request on a connection
+  bool stopping = false;  // a connection that has nothing left to write is closed
+};
+
+// What waits to be written to one client: answers in their order, the last of them maybe a stream that goes on. What is
+// appended to a stream between two writes becomes one chunk.
+class SocketOutput {
+ public:
+  void Append(absl::string_view bytes);  // as they are; not while a stream is open
+
+  void BeginStream(bool chunked);  // not chunked: the stream ends with the connection
+  void AppendToStream(absl::string_view bytes);
+  void EndStream();
+
+  enum class Result { kAll, kFull, kFailed };
+  // Writes without waiting as much as the socket, which is not blocking, takes.
+  Result WriteTo(boost::asio::ip::tcp::socket& socket);
+
+  size_t pending() const { return sending_.size() - sent_ + ready_.size() + stream_.size(); }
+  int64_t progress_us() const { return progress_us_; }  // when a byte was taken, or began to wait with none before it
+  int64_t appended_us() const { return appended_us_; }  // when something was appended
+
+ private:
+  void NoteAppended();
+  void CloseChunk();
+
+  std::string sending_;  // its first sent_ bytes are gone
+  size_t sent_ = 0;
+  std::string ready_;   // follows
+  std::string stream_;  // follows, without its frame
+  bool chunked_ = false;
+  int64_t progress_us_ = 0, appended_us_ = 0;
+};
+
+// One client's connection: reads a request, has it answered, and reads the next. It always waits until its socket is
+// readable, also while an answer is made, so that a client that has gone is noticed; bytes that came early are kept for
+// the next request, up to a limit.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(boost::asio::ip::tcp::socket socket, ServerState* state);
@@ -33,7 +120,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Since when it does nothing; 0 when it has only the client's closing left to wait for; absent when it is in use.
   std::optional<int64_t> idle_since_us() const;
-  size_t pending_bytes() const { return output_.pending(); }
   int64_t accounted_bytes() const { return accounted_bytes_; }  // that wait for this client, kept back ones too
   bool slow() const { return slow_; }
   void Count(HttpCounters* counters) const;
@@ -44,7 +130,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void AppendToStream(absl::string_view bytes);
   void EndStream();
   void AbortSoon();
-  void set_keep_alive(std::string bytes) { keep_alive_bytes_ = std::move(bytes); }
   void set_kept_bytes(int64_t bytes);
 
  private:
@@ -79,7 +164,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   ServerState* const state_;
   boost::asio::ip::tcp::socket socket_;
-  std::string peer_;
   Stage stage_ = Stage::kHead;
   bool closed_ = false, peer_closed_ = false;
   bool waiting_read_ = false, waiting_write_ = false, flush_scheduled_ = false;
@@ -95,9 +179,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool chunked_ = false;
 
   bool http_1_1_ = true, keep_alive_ = true;  // of the request that is answered or read
-  ConnectionExchange* exchange_ = nullptr;    // that is open
+  HttpExchange* exchange_ = nullptr;          // that is open
   bool streaming_ = false;
-  std::string keep_alive_bytes_;
   SocketOutput output_;
   int64_t kept_bytes_ = 0;       // by the handler, of the exchange that is open
   int64_t accounted_bytes_ = 0;  // of this connection in the state's sum

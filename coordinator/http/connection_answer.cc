@@ -1,14 +1,29 @@
+// What a connection writes, and when it ends.
+
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
-#include "coordinator/http/answer_head.h"
+#include "common/base/log.h"
 #include "coordinator/http/connection.h"
+#include "coordinator/http/http_head.h"
+#include "coordinator/http/http_request.h"
 
 namespace stagecoach {
 namespace {
 
 using boost::asio::ip::tcp;
+
+constexpr char kKeepAlive[] = ":\n\n";       // sent after each sse_ping_interval without a byte
+constexpr size_t kMostKeptBytes = 16 << 10;  // of the memory of an empty buffer: most clients idle most of the time
+
+void AddField(absl::string_view name, absl::string_view value, std::string* text) {
+  absl::StrAppend(text, name, ": ");
+  for (const char c : value) text->push_back(absl::ascii_iscntrl(c) ? ' ' : c);
+  absl::StrAppend(text, "\r\n");
+}
 
 bool HasBody(int status) { return status >= 200 && status != 204 && status != 304; }
 
@@ -16,10 +31,146 @@ int64_t Us(absl::Duration duration) { return absl::ToInt64Microseconds(duration)
 
 }  // namespace
 
+void SocketOutput::NoteAppended() {
+  appended_us_ = MonotonicUs();
+  if (pending() == 0) progress_us_ = appended_us_;
+}
+
+void SocketOutput::Append(absl::string_view bytes) {
+  NoteAppended();
+  ready_.append(bytes.data(), bytes.size());
+}
+
+void SocketOutput::BeginStream(bool chunked) { chunked_ = chunked; }
+
+void SocketOutput::AppendToStream(absl::string_view bytes) {
+  NoteAppended();
+  stream_.append(bytes.data(), bytes.size());
+}
+
+void SocketOutput::CloseChunk() {
+  if (stream_.empty()) return;  // an empty chunk would end the stream
+  if (chunked_) {
+    absl::StrAppend(&ready_, absl::Hex(stream_.size()), "\r\n", stream_, "\r\n");
+  } else {
+    ready_ += stream_;
+  }
+  stream_.clear();
+  if (stream_.capacity() > kMostKeptBytes) stream_.shrink_to_fit();
+}
+
+void SocketOutput::EndStream() {
+  CloseChunk();
+  if (chunked_) Append("0\r\n\r\n");
+}
+
+SocketOutput::Result SocketOutput::WriteTo(boost::asio::ip::tcp::socket& socket) {
+  while (true) {
+    if (sent_ == sending_.size()) {
+      CloseChunk();
+      sending_.clear();
+      sent_ = 0;
+      sending_.swap(ready_);
+      if (sending_.empty()) break;
+    }
+    boost::system::error_code error;
+    const size_t taken =
+        socket.write_some(boost::asio::buffer(sending_.data() + sent_, sending_.size() - sent_), error);
+    if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) return Result::kFull;
+    if (error) return Result::kFailed;
+    sent_ += taken;
+    progress_us_ = MonotonicUs();
+  }
+  if (sending_.capacity() > kMostKeptBytes) sending_.shrink_to_fit();
+  if (ready_.capacity() > kMostKeptBytes) ready_.shrink_to_fit();
+  return Result::kAll;
+}
+
+HttpExchange::~HttpExchange() {
+  if (!open()) return;
+  LogError(
+      absl::StrCat("request ", request_.id, " (", request_.method, " ", request_.path, ") was left without an answer"));
+  if (streaming_) {
+    Abort();
+  } else {
+    HttpResponse response{500};
+    response.body = WriteHttpError(request_, {500, "internal", "the server failed to answer this request"});
+    Respond(std::move(response));
+  }
+}
+
+HttpExchange::Callbacks HttpExchange::Detach() {
+  connection_ = nullptr;
+  return std::exchange(callbacks_, {});
+}
+
+std::string HttpExchange::TakeBody() { return std::exchange(request_.body, std::string()); }
+
+void HttpExchange::Respond(HttpResponse response) {
+  if (!open()) return;
+  CHECK(!streaming_);
+  Connection* connection = connection_;
+  const Callbacks dropped = Detach();
+  connection->Answer(request_, response);
+}
+
+void HttpExchange::BeginStream(HttpStreamHead head) {
+  if (!open()) return;
+  CHECK(!streaming_);
+  streaming_ = true;
+  connection_->BeginStream(request_, head);
+  if (request_.head) End();  // of a stream there is nothing but its head to tell
+}
+
+void HttpExchange::Write(absl::string_view bytes) {
+  if (!open() || bytes.empty()) return;
+  CHECK(streaming_);
+  connection_->AppendToStream(bytes);
+}
+
+void HttpExchange::End() {
+  if (!open()) return;
+  CHECK(streaming_);
+  Connection* connection = connection_;
+  const Callbacks dropped = Detach();
+  connection->EndStream();
+}
+
+void HttpExchange::Abort() {
+  if (!open()) return;
+  Connection* connection = connection_;
+  const Callbacks dropped = Detach();
+  connection->AbortSoon();
+}
+
+bool HttpExchange::slow() const { return open() && connection_->slow(); }
+
+void HttpExchange::set_kept_bytes(int64_t bytes) {
+  if (open()) connection_->set_kept_bytes(bytes);
+}
+
+// Control characters in values, which would begin fields of their own, become blanks.
 std::string Connection::Head(const HttpRequest& request, int status, absl::string_view type, const HttpHeaders& headers,
                              int64_t length, bool chunked) const {
-  const AnswerHead head{status, type, length, chunked, http_1_1_, keep_alive_ && state_->accepting, request.id};
-  return WriteAnswerHead(head, headers, state_->rules.CorsHeaders(request), absl::Now());
+  // An answer to HTTP/1.0 says 1.1 too: that is what the server speaks.
+  std::string text = absl::StrCat("HTTP/1.1 ", status, " ", StatusPhrase(status), "\r\n");
+  AddField("Date", absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()), &text);
+  if (!type.empty()) AddField("Content-Type", type, &text);
+  if (length >= 0) AddField("Content-Length", absl::StrCat(length), &text);
+  if (chunked) AddField("Transfer-Encoding", "chunked", &text);
+  if (!keep_alive_ || !state_->accepting) {
+    AddField("Connection", "close", &text);
+  } else if (!http_1_1_) {
+    AddField("Connection", "keep-alive", &text);
+  }
+  if (!request.id.empty()) {
+    AddField("x-request-id", request.id, &text);
+    AddField("request-id", request.id, &text);
+  }
+  AddField("X-Content-Type-Options", "nosniff", &text);
+  for (const auto& [name, value] : headers) AddField(name, value, &text);
+  for (const auto& [name, value] : state_->rules.CorsHeaders(request)) AddField(name, value, &text);
+  return text + "\r\n";
 }
 
 void Connection::Answer(const HttpRequest& request, const HttpResponse& response) {
@@ -35,13 +186,12 @@ void Connection::BeginStream(const HttpRequest& request, const HttpStreamHead& h
   if (!http_1_1_) keep_alive_ = false;  // HTTP/1.0 knows no chunks: the end of the connection is that of the stream
   HttpHeaders headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
   headers.insert(headers.end(), head.headers.begin(), head.headers.end());
-  output_.Append(Head(request, head.status, head.content_type, headers, -1, http_1_1_));
+  output_.Append(Head(request, 200, "text/event-stream", headers, -1, http_1_1_));
   streaming_ = true;
   ++state_->streams;
-  keep_alive_bytes_ = head.keep_alive;
   output_.BeginStream(http_1_1_ && !request.head);
   if (!request.head) output_.AppendToStream(head.first_bytes);
-  state_->handler->OnAnswer(request, head.status);
+  state_->handler->OnAnswer(request, 200);
   ScheduleFlush();
 }
 
@@ -180,8 +330,8 @@ void Connection::TickRequest(int64_t now_us) {
 }
 
 void Connection::TickAnswer(int64_t now_us) {
-  if (!streaming_ || keep_alive_bytes_.empty() || output_.pending() > 0) return;
-  if (now_us - output_.appended_us() >= Us(state_->options.sse_ping_interval)) AppendToStream(keep_alive_bytes_);
+  if (!streaming_ || output_.pending() > 0) return;
+  if (now_us - output_.appended_us() >= Us(state_->options.sse_ping_interval)) AppendToStream(kKeepAlive);
 }
 
 // For a socket that is not waited for, since what came early has to wait: whether the client closed it meanwhile.
@@ -216,8 +366,8 @@ void Connection::Close() {
   if (streaming_) --state_->streams;
   streaming_ = false;
   state_->connections.erase(self);
-  if (ConnectionExchange* exchange = std::exchange(exchange_, nullptr); exchange != nullptr) {
-    ConnectionExchange::Callbacks callbacks = exchange->Detach();
+  if (HttpExchange* exchange = std::exchange(exchange_, nullptr); exchange != nullptr) {
+    HttpExchange::Callbacks callbacks = exchange->Detach();
     if (callbacks.on_closed) boost::asio::post(state_->io, std::move(callbacks.on_closed));
   }
 }

@@ -14,12 +14,14 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "coordinator/http/chunked_body.h"
 #include "coordinator/http/http_head.h"
 
 namespace stagecoach {
@@ -32,6 +34,10 @@ constexpr size_t kReadBytes = 64 << 10;
 int MillisecondsUntil(absl::Time deadline) {
   const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now()) + 1;
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000));
+}
+
+absl::Status BadUrl(absl::string_view url, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("URL '", url, "': ", what, "; expected http://host[:port][/path]"));
 }
 
 }  // namespace
@@ -270,6 +276,94 @@ absl::StatusOr<HttpReply> HttpClient::Call(const HttpCall& call) {
   } catch (const std::exception& error) {
     Close();
     return absl::ResourceExhaustedError(error.what());
+  }
+}
+
+absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view url) {
+  if (absl::StartsWithIgnoreCase(url, "https:")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "URL '", url, "': TLS is not spoken here; use a proxy that does, and the http:// address of that"));
+  }
+  absl::string_view rest = url;
+  if (!absl::StartsWithIgnoreCase(rest, "http://")) return BadUrl(url, "it does not begin with http://");
+  rest.remove_prefix(7);
+  for (const char c : rest) {
+    if (c <= ' ' || c == '\x7f' || c == '#' || c == '@')
+      return BadUrl(url, "it has a character that does not belong there");
+  }
+  const size_t slash = rest.find_first_of("/?");
+  absl::string_view path = slash == rest.npos ? "" : rest.substr(slash);
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  if (absl::StartsWith(path, "?")) return BadUrl(url, "its path does not begin with '/'");
+  absl::string_view host = rest.substr(0, slash);
+  absl::string_view port = "80";
+  const size_t colon = host.rfind(':');
+  if (colon != host.npos && (host.find(']') == host.npos || host.find(']') < colon)) {
+    port = host.substr(colon + 1);
+    host = host.substr(0, colon);
+  }
+  if (absl::ConsumePrefix(&host, "[") && !absl::ConsumeSuffix(&host, "]")) return BadUrl(url, "a bracket is missing");
+  HttpUrl parsed{std::string(host), 0, std::string(path)};
+  if (host.empty()) return BadUrl(url, "the host is missing");
+  if (!absl::SimpleAtoi(port, &parsed.port) || parsed.port < 1 || parsed.port > 65535) {
+    return BadUrl(url, "the port is no number from 1 to 65535");
+  }
+  return parsed;
+}
+
+absl::StatusOr<HttpUrl> ParseApiUrl(absl::string_view url) {
+  absl::StatusOr<HttpUrl> parsed = ParseHttpUrl(url);
+  if (!parsed.ok()) return parsed;
+  absl::string_view path = parsed->path;
+  if (!absl::ConsumeSuffix(&path, "/v1")) return parsed;
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  return HttpUrl{parsed->host, parsed->port, std::string(path)};
+}
+
+std::string UrlText(const HttpUrl& url) {
+  const bool brackets = absl::StrContains(url.host, ":");
+  return absl::StrCat("http://", brackets ? "[" : "", url.host, brackets ? "]" : "", ":", url.port, url.path);
+}
+
+absl::Status SseReader::Append(absl::string_view bytes, const std::function<void(const SseEvent&)>& on_event) {
+  while (status_.ok() && !bytes.empty()) {
+    // A line ends with CR LF, LF or CR; the LF of the first may come in the next piece.
+    if (after_return_ && bytes[0] == '\n') bytes.remove_prefix(1);
+    after_return_ = false;
+    const size_t end = bytes.find_first_of("\r\n");
+    const absl::string_view piece = bytes.substr(0, end);
+    if (line_.size() + event_.data.size() + piece.size() > most_event_bytes_) {
+      status_ = absl::ResourceExhaustedError(absl::StrCat("an event has more than ", most_event_bytes_, " bytes"));
+      break;
+    }
+    absl::StrAppend(&line_, piece);
+    if (end == bytes.npos) break;
+    after_return_ = bytes[end] == '\r';
+    bytes.remove_prefix(end + 1);
+    const std::string line = std::exchange(line_, std::string());
+    Line(line, on_event);
+  }
+  return status_;
+}
+
+void SseReader::Line(absl::string_view line, const std::function<void(const SseEvent&)>& on_event) {
+  if (line.empty()) {
+    const SseEvent event = std::exchange(event_, SseEvent());
+    if (std::exchange(has_data_, false)) on_event(event);
+    return;
+  }
+  const size_t colon = line.find(':');
+  const absl::string_view field = line.substr(0, colon);
+  absl::string_view value = colon == line.npos ? "" : line.substr(colon + 1);
+  absl::ConsumePrefix(&value, " ");
+  if (field == "event") {
+    event_.event = std::string(value);
+  } else if (field == "data") {
+    if (has_data_) event_.data.push_back('\n');
+    absl::StrAppend(&event_.data, value);
+    has_data_ = true;
   }
 }
 

@@ -4,10 +4,10 @@
 // A blocking HTTP/1.1 client: one connection, one request at a time, the answer's body as it arrives. Each thread makes
 // its own. No TLS, no redirects. Nothing throws.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -77,7 +77,6 @@ class HttpClient {
   absl::StatusOr<HttpReply> Call(const HttpCall& call);
 
   void Close();
-  const HttpUrl& url() const { return url_; }
 
  private:
   class Answer;
@@ -94,6 +93,33 @@ class HttpClient {
   HttpUrl url_;
   HttpClientOptions options_;
   int descriptor_ = -1;
+};
+
+struct SseEvent {
+  std::string event;  // of `event:`; empty without one
+  std::string data;   // the `data:` lines, joined by newlines
+
+  bool done() const { return data == "[DONE]"; }  // the end, as chat and completions say it
+};
+
+// Parts the body of a text/event-stream answer into its events, wherever the pieces that arrive are cut. Not
+// thread-safe.
+class SseReader {
+ public:
+  // Calls `on_event` for every event that is complete. Comments, ids and events without data are dropped.
+  // kResourceExhausted: an event longer than `most_event_bytes`; once not OK, always the same.
+  explicit SseReader(size_t most_event_bytes = 16 << 20) : most_event_bytes_(most_event_bytes) {}
+  absl::Status Append(absl::string_view bytes, const std::function<void(const SseEvent&)>& on_event);
+
+ private:
+  void Line(absl::string_view line, const std::function<void(const SseEvent&)>& on_event);
+
+  const size_t most_event_bytes_;
+  std::string line_;  // what came of a line without its end
+  bool after_return_ = false;
+  SseEvent event_;
+  bool has_data_ = false;
+  absl::Status status_;
 };
 
 }  // namespace stagecoach

@@ -29,7 +29,6 @@ struct HttpRequest {
   HttpHeaders headers;
   std::string body;             // empty in OnHead; never longer than allowed there
   int64_t content_length = -1;  // as announced; -1: not announced (chunked, or no body)
-  std::string peer;             // "127.0.0.1:40522"
   const ApiKey* key =
       nullptr;         // that the client showed, of the server's keys and as long-lived; null: none, or a wrong one
   std::string tenant;  // the key's name; "anonymous" where the server has no keys; empty: the key is missing or wrong
@@ -47,14 +46,30 @@ struct HttpResponse {
   std::string body;
 };
 
-// How a stream begins: as server-sent events unless told otherwise.
+// How a stream of server-sent events begins.
 struct HttpStreamHead {
-  int status = 200;
-  HttpHeaders headers;  // beside Cache-Control and X-Accel-Buffering
-  std::string content_type = "text/event-stream";
-  std::string first_bytes;           // leave together with the head
-  std::string keep_alive = ":\n\n";  // sent after each sse_ping_interval without a byte; empty: none
+  HttpHeaders headers;      // beside Cache-Control and X-Accel-Buffering
+  std::string first_bytes;  // leave together with the head
 };
+
+// Refusals that the server makes itself, before a handler sees the request.
+struct HttpError {
+  int status = 400;
+  std::string code;     // "header_too_large"
+  std::string message;  // one sentence for people; may hold what the client sent
+};
+
+// The body of such an answer, JSON. The request is as far as it was read: with an empty path when its head was not.
+// {"error":{"message":…,"type":…,"param":null,"code":…}}; below /v1/messages
+// {"type":"error","error":{"type":…,"message":…},"request_id":…}.
+std::string WriteHttpError(const HttpRequest& request, const HttpError& error);
+
+// "Not Found"; "Status" for one that has no name here.
+absl::string_view StatusPhrase(int status);
+
+// Whether the same request can succeed when it comes again. Where it cannot, an answer says x-should-retry: false:
+// clients repeat 408, 409, 429 and all from 500 on by themselves.
+bool RetryCanSucceed(int status);
 
 }  // namespace stagecoach
 

@@ -1,24 +1,22 @@
 #include "coordinator/http/http_server.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <exception>
 #include <list>
 #include <mutex>
-#include <optional>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "coordinator/http/boost.h"
 #include "coordinator/http/connection.h"
-#include "coordinator/http/descriptor_room.h"
-#include "coordinator/http/listen_sockets.h"
-#include "coordinator/http/server_state.h"
 
 namespace stagecoach {
 namespace {
@@ -31,6 +29,81 @@ constexpr std::chrono::milliseconds kStopCheck(5);
 
 std::chrono::microseconds Chrono(absl::Duration duration) {
   return std::chrono::microseconds(absl::ToInt64Microseconds(duration));
+}
+
+// As it stands in a URL: "127.0.0.1", "[::1]".
+std::string UrlHost(const boost::asio::ip::address& address) {
+  ErrorCode error;
+  const std::string text = address.to_string(error);
+  return address.is_v6() ? absl::StrCat("[", text, "]") : text;
+}
+
+absl::StatusOr<tcp::acceptor> ListenOnOne(boost::asio::io_context* io, const tcp::endpoint& endpoint, bool v6_only) {
+  tcp::acceptor acceptor(*io);
+  ErrorCode error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && v6_only && endpoint.address().is_v6()) acceptor.set_option(boost::asio::ip::v6_only(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
+  if (!error) return acceptor;
+  const std::string where = absl::StrCat("cannot listen on ", UrlHost(endpoint.address()), ":", endpoint.port(), ": ");
+  if (error == boost::asio::error::address_in_use) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(where, "the port is in use by another program; choose another port, or 0 for any that is free"));
+  }
+  if (error == boost::asio::error::access_denied) {
+    return absl::PermissionDeniedError(absl::StrCat(where, "not permitted; choose a port of at least 1024"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(where, error.message(), "; choose an address of this machine"));
+}
+
+// All addresses of a name (localhost has two), or the one of an address, with or without brackets. kInvalidArgument.
+absl::StatusOr<std::vector<tcp::endpoint>> ResolveHost(absl::string_view host, int port) {
+  if (port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("the port has to be from 0 to 65535, found ", port));
+  }
+  absl::string_view name = host;
+  if (absl::ConsumePrefix(&name, "[")) absl::ConsumeSuffix(&name, "]");
+  boost::asio::io_context io;
+  tcp::resolver resolver(io);
+  ErrorCode error;
+  std::vector<tcp::endpoint> endpoints;
+  if (!name.empty()) {
+    for (const auto& entry :
+         resolver.resolve(std::string(name), absl::StrCat(port), tcp::resolver::numeric_service, error)) {
+      if (std::find(endpoints.begin(), endpoints.end(), entry.endpoint()) == endpoints.end()) {
+        endpoints.push_back(entry.endpoint());
+      }
+    }
+  }
+  if (endpoints.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot listen on host '", host,
+                                                   "': ", error ? error.message() : "it has no address",
+                                                   "; expected an address or a name of this machine"));
+  }
+  return endpoints;
+}
+
+// Listens on each of them, with one port for all; those that this machine lacks are left out as long as one remains.
+// kAlreadyExists, kPermissionDenied, kInvalidArgument: the address, and what next.
+absl::StatusOr<std::vector<tcp::acceptor>> ListenOn(boost::asio::io_context* io, std::vector<tcp::endpoint> endpoints) {
+  std::vector<tcp::acceptor> acceptors;
+  absl::Status lacking;
+  for (tcp::endpoint& endpoint : endpoints) {
+    ErrorCode error;
+    if (!acceptors.empty()) endpoint.port(acceptors.front().local_endpoint(error).port());
+    auto acceptor = ListenOnOne(io, endpoint, endpoints.size() > 1);
+    if (acceptor.ok()) {
+      acceptors.push_back(*std::move(acceptor));
+    } else if (absl::IsInvalidArgument(acceptor.status())) {
+      lacking = acceptor.status();
+    } else {
+      return acceptor.status();
+    }
+  }
+  if (acceptors.empty()) return lacking;
+  return acceptors;
 }
 
 class AsioServer : public HttpServer {
@@ -52,7 +125,6 @@ class AsioServer : public HttpServer {
   void Post(std::function<void()> work) override;
   void PostAfter(absl::Duration delay, std::function<void()> work) override;
   void ReadBodies(bool on) override;
-  void StopAccepting() override;
   void Stop(absl::Duration flush) override;
   HttpCounters counters() const override;
 
@@ -235,10 +307,6 @@ void AsioServer::CloseAcceptors() {
   for (const auto& connection : Connections()) connection->Advance();
 }
 
-void AsioServer::StopAccepting() {
-  Post([this] { CloseAcceptors(); });
-}
-
 void AsioServer::BeginStop(absl::Duration flush) {
   state_.stopping = true;
   CloseAcceptors();
@@ -285,6 +353,20 @@ HttpCounters AsioServer::counters() const {
 }
 
 }  // namespace
+
+int DescriptorRoom(int wanted) {
+  const int64_t needed = int64_t{wanted} + kOtherDescriptors;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(needed)) return wanted;
+  // No further than needed: launchers close every number up to the limit, one after the other.
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = std::min(static_cast<rlim_t>(needed), limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
+  const auto descriptors = static_cast<int64_t>(limit.rlim_cur);
+  // Where there are few of them the others get half.
+  const int64_t room = std::max(descriptors - kOtherDescriptors, descriptors / 2);
+  return static_cast<int>(std::clamp<int64_t>(room, 1, wanted));
+}
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(HttpServerOptions options, HttpHandler* handler) {
   try {

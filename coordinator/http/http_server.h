@@ -5,21 +5,103 @@
 // writes its answers, streams among them. A client can do no more harm than to lose its own connection: every wait has
 // a deadline, every buffer a limit, and a closed connection is noticed while nothing is written to it. No TLS, no
 // compression, no WebSocket. Nothing throws.
+// A handler answers the requests: everything of it, and of the exchanges it is given, happens on the I/O thread alone,
+// and nothing there may block it.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "coordinator/http/api_keys.h"
-#include "coordinator/http/http_error.h"
-#include "coordinator/http/http_handler.h"
+#include "coordinator/http/http_request.h"
 
 namespace stagecoach {
+
+class Connection;
+
+// One request and its answer: either Respond, or BeginStream, any number of Write, and End. It is safe to use after the
+// client has gone: then calls do nothing. What is written in one turn of the I/O thread (one OnRequest, one batch of
+// posted functions, one tick) leaves in one piece. Without anybody holding it, an unanswered one is answered with 500.
+// It may outlive the connection, and the server.
+class HttpExchange {
+ public:
+  HttpExchange(Connection* connection, HttpRequest request) : connection_(connection), request_(std::move(request)) {}
+  ~HttpExchange();
+  HttpExchange(const HttpExchange&) = delete;
+
+  const HttpRequest& request() const { return request_; }
+  std::string TakeBody();  // the request's body, without a copy; it is empty from then on
+
+  void Respond(HttpResponse response);
+  // The head and the first bytes leave at once.
+  void BeginStream(HttpStreamHead head);
+  void Write(absl::string_view bytes);
+  void End();  // the connection is kept for the next request
+  // Cuts the connection: what a client takes for a failure. What was written before may be lost.
+  void Abort();
+
+  // Whether something can still be written: false after Respond, End and Abort, and once the client has gone or was
+  // cut.
+  bool open() const { return connection_ != nullptr; }
+
+  // Bytes wait that the system has not taken, from the high mark (256 KiB) until the low one (64 KiB): few large events
+  // instead of many small ones, please. With more than the limit (1 MiB) and still growing, the client is cut.
+  bool slow() const;
+  // About how many bytes are kept back for a slow client, to be written later: they count for what may wait for it, and
+  // for all clients.
+  void set_kept_bytes(int64_t bytes);
+
+  struct Callbacks {
+    // Called once, when the client has gone or was cut, or the server stops, before the answer was complete; never from
+    // inside of a call above.
+    std::function<void()> on_closed;
+    // Called each time that the client is no longer slow.
+    std::function<void()> on_drained;
+  };
+  void set_on_closed(std::function<void()> on_closed) { callbacks_.on_closed = std::move(on_closed); }
+  void set_on_drained(std::function<void()> on_drained) { callbacks_.on_drained = std::move(on_drained); }
+
+  // For the connection, which has no more to do with it: its callbacks, which may be all that holds this object.
+  Callbacks Detach();
+  std::function<void()> on_drained() const { return callbacks_.on_drained; }
+
+ private:
+  Connection* connection_;  // null: not open
+  HttpRequest request_;
+  bool streaming_ = false;
+  Callbacks callbacks_;
+};
+
+// What to do with a request of which only the head is there.
+struct HeadVerdict {
+  std::optional<HttpResponse> refusal;  // answered at once, the body is not read
+  int64_t max_body_bytes = -1;          // -1: the server's own limit; it can only be lower
+};
+
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+
+  // Before the body is read (and before 100-continue): the place to refuse by route, method, key, type and load. The
+  // Host was checked, a CORS preflight answered.
+  virtual HeadVerdict OnHead(const HttpRequest& request) = 0;
+  // The request is complete. Answer it now, or keep the exchange and answer later.
+  virtual void OnRequest(std::shared_ptr<HttpExchange> exchange) = 0;
+  // Each request as its answer begins, those that the server or OnHead refused included: for counters and the access
+  // log. What could not be understood has an empty method and path.
+  virtual void OnAnswer(const HttpRequest& /*request*/, int /*status*/) {}
+  // One that the server refuses itself, before OnAnswer: the handler saw at most its head.
+  virtual void OnRefusal(const HttpRequest& /*request*/, const HttpError& /*error*/) {}
+  virtual void OnTick() {}  // each second
+};
 
 struct HttpLimits {
   // Beyond: the connection that idled longest is closed, with none idle the new one gets 503. Fewer where this process
@@ -53,7 +135,6 @@ struct HttpServerOptions {
   absl::Duration sse_ping_interval = absl::Seconds(15);
   absl::Duration tick = absl::Seconds(1);  // deadlines are looked at as often; OnTick
   HttpLimits limits;
-  HttpErrorWriter write_error = WriteHttpError;  // of the server's own refusals
 };
 
 // For metrics.
@@ -99,15 +180,19 @@ class HttpServer {
   // Off: bodies of further requests stay in their sockets until it is on again, their time stands still. I/O thread.
   virtual void ReadBodies(bool on) = 0;
 
-  // No new connections, and no second request on those that are there. Any thread.
-  virtual void StopAccepting() = 0;
-
   // Stops accepting, waits up to `flush` until answers that are complete have left, closes everything (on_closed of
   // what is not complete) and ends the thread. Not from the I/O thread. Again: nothing.
   virtual void Stop(absl::Duration flush = absl::Seconds(2)) = 0;
 
   virtual HttpCounters counters() const = 0;  // I/O thread
 };
+
+// How many of `wanted` connections this process has descriptors for, at least 1. Raises the soft limit of open files as
+// far as they need it: the usual 1024 would be used up before a server that takes 1024 connections knows that it is
+// full.
+int DescriptorRoom(int wanted);
+// So many further descriptors a server leaves to those whom it refuses, and to all else that its process has open.
+inline constexpr int kOtherDescriptors = 300;
 
 }  // namespace stagecoach
 

@@ -1,14 +1,34 @@
 #ifndef STAGECOACH_COORDINATOR_JOB_CHANNEL_FRONT_H_
 #define STAGECOACH_COORDINATOR_JOB_CHANNEL_FRONT_H_
 
-// The front at the other end of a socket.
+// The front at the other end of a socket, and what a job tells it of itself.
 
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/channel/water_mark.h"
 #include "coordinator/engine/front.h"
-#include "coordinator/job/job_report.h"
+#include "coordinator/pipeline/roster.h"
+#include "coordinator/plan/job_plan.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
+
+// What the job agreed on, and how it fares. Not thread-safe.
+class JobReport {
+ public:
+  // Plan and roster outlive the report; the plan is complete.
+  JobReport(const pb::ConfigureJob& job, const JobPlan* plan, const Roster* roster);
+
+  pb::LoadProgress Progress() const;
+  pb::JobReady Ready() const;  // once all stages are
+  pb::EngineStatus Status(const EngineStatus& status) const;
+
+ private:
+  void Describe(int stage, pb::StageSummary* out) const;
+
+  const int32_t block_tokens_;
+  const JobPlan* const plan_;
+  const Roster* const roster_;
+};
 
 // Not thread-safe.
 class ChannelFront : public Front {

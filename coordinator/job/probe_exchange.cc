@@ -1,7 +1,5 @@
 #include "coordinator/job/probe_exchange.h"
 
-#include <poll.h>
-
 #include <memory>
 #include <optional>
 #include <utility>
@@ -59,24 +57,24 @@ absl::Status ProbeExchange::Order(int stage, pb::ProbeOrder order) {
   return absl::OkStatus();
 }
 
-absl::Status ProbeExchange::AwaitAnswers(int64_t most_us) {
+absl::Status ProbeExchange::TurnWhile(absl::FunctionRef<bool()> goes_on, int64_t most_us) {
   const int64_t deadline_us = MonotonicUs() + most_us;
-  while (!open_.empty() && MonotonicUs() < deadline_us) RETURN_IF_ERROR(Turn());
+  while (goes_on() && MonotonicUs() < deadline_us) RETURN_IF_ERROR(Turn());
+  return absl::OkStatus();
+}
+
+absl::Status ProbeExchange::AwaitAnswers(int64_t most_us) {
+  RETURN_IF_ERROR(TurnWhile([this] { return !open_.empty(); }, most_us));
   open_.clear();
   return absl::OkStatus();
 }
 
 absl::Status ProbeExchange::AwaitAll() {
-  const int64_t deadline_us = MonotonicUs() + kWorkUs;
-  while (!open_.empty()) {
-    if (MonotonicUs() >= deadline_us) {
-      return absl::UnavailableError(absl::StrCat(NameOf(open_.begin()->first),
-                                                 " has not measured what it was told to within ",
-                                                 absl::FormatDuration(absl::Microseconds(kWorkUs))));
-    }
-    RETURN_IF_ERROR(Turn());
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(TurnWhile([this] { return !open_.empty(); }, kWorkUs));
+  if (open_.empty()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(NameOf(open_.begin()->first),
+                                             " has not measured what it was told to within ",
+                                             absl::FormatDuration(absl::Microseconds(kWorkUs))));
 }
 
 absl::Status ProbeExchange::AwaitWork() {
@@ -91,8 +89,7 @@ absl::Status ProbeExchange::AwaitWork() {
 absl::StatusOr<bool> ProbeExchange::AwaitMeter(LinkMeter* meter, int64_t most_us) {
   meter_ = meter;
   absl::Status status = meter->Begin();
-  const int64_t deadline_us = MonotonicUs() + most_us;
-  while (status.ok() && !meter->done() && MonotonicUs() < deadline_us) status = Turn();
+  if (status.ok()) status = TurnWhile([meter] { return !meter->done(); }, most_us);
   meter_ = nullptr;
   RETURN_IF_ERROR(status);
   return meter->done();
@@ -149,9 +146,7 @@ absl::Status ProbeExchange::Say(double done, const std::string& doing) {
 
 absl::Status ProbeExchange::SendProgress() {
   next_progress_us_ = MonotonicUs() + kProbeProgressUs;
-  pollfd descriptor{.fd = channel_->descriptor(), .events = POLLRDHUP, .revents = 0};
-  if (poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0)
-    return absl::UnavailableError("the front is gone");
+  RETURN_IF_ERROR(channel_->CheckPeer());
   pb::ProbeReport report;
   report.set_done(done_);
   report.set_doing(doing_);
@@ -174,9 +169,7 @@ absl::Status ProbeExchange::AwaitShutdown() {
 }
 
 absl::Status ProbeExchange::Drain(int64_t most_us) {
-  const int64_t deadline_us = MonotonicUs() + most_us;
-  while (endpoint_->SendsPending() && MonotonicUs() < deadline_us) RETURN_IF_ERROR(Turn());
-  return absl::OkStatus();
+  return TurnWhile([this] { return endpoint_->SendsPending(); }, most_us);
 }
 
 }  // namespace stagecoach

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/transport/endpoint.h"
@@ -58,6 +59,7 @@ class ProbeExchange {
 
  private:
   absl::Status Turn();  // one round of the loop: a frame, the front, who is silent
+  absl::Status TurnWhile(absl::FunctionRef<bool()> goes_on, int64_t most_us);
   absl::Status Take(const ReceivedFrame& frame);
   absl::Status SendProgress();
 

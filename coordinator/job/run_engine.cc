@@ -1,11 +1,8 @@
 #include "coordinator/job/run_engine.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <climits>
 #include <map>
-#include <memory>
 #include <new>
 #include <optional>
 #include <random>
@@ -21,10 +18,7 @@
 #include "common/wire/job_proto.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/job/channel_front.h"
-#include "coordinator/job/job_report.h"
-#include "coordinator/job/run_probe.h"
-#include "coordinator/job/scheduler_setup.h"
-#include "coordinator/job/trace_header.h"
+#include "coordinator/job/job_setup.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/job_plan.h"
@@ -42,8 +36,7 @@ absl::StatusOr<pb::ConfigureJob> AwaitConfiguration(EngineChannel* front) {
       if (message->has_configure()) return message->configure();
       return absl::InvalidArgumentError("the front's first message is not the job's configuration");
     }
-    pollfd descriptor{.fd = front->descriptor(), .events = POLLIN, .revents = 0};
-    poll(&descriptor, 1, 1000);
+    front->Wait(absl::Seconds(1));
   }
 }
 
@@ -175,9 +168,7 @@ class Job {
         RETURN_IF_ERROR(channel_->Send(message));
       }
       // The front may leave while the stages load; its requests wait in the socket until the job is ready.
-      pollfd descriptor{.fd = channel_->descriptor(), .events = POLLRDHUP, .revents = 0};
-      if (poll(&descriptor, 1, 0) > 0 && (descriptor.revents & (POLLRDHUP | POLLHUP)) != 0)
-        return absl::UnavailableError("the front is gone");
+      RETURN_IF_ERROR(channel_->CheckPeer());
       if (const uint64_t moved = stage_pipeline_->weights_moved(); moved != weights_moved) {
         weights_moved = moved;
         loading_.Progressed();

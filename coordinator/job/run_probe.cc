@@ -1,5 +1,3 @@
-#include "coordinator/job/run_probe.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -14,7 +12,8 @@
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/job/probe_exchange.h"
-#include "coordinator/plan/cpu_plan.h"
+#include "coordinator/job/run_engine.h"
+#include "coordinator/plan/job_plan.h"
 #include "coordinator/plan/probe_plan.h"
 
 namespace stagecoach {
@@ -41,7 +40,7 @@ class ProbeJob {
   }
 
   absl::Status Run() {
-    RETURN_IF_ERROR(CheckStages());
+    RETURN_IF_ERROR(CheckWorld(job_, count()));
     RETURN_IF_ERROR(exchange_.Open());
     RETURN_IF_ERROR(Introduce());
     RETURN_IF_ERROR(SayReady());
@@ -60,12 +59,6 @@ class ProbeJob {
 
  private:
   int count() const { return static_cast<int>(stages_.size()); }
-
-  absl::Status CheckStages() const {
-    if (job_.stages() == 0 || job_.stages() == count()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("`stages` asks for ", job_.stages(), " stages, but this world has ",
-                                                   count(), "; start as many stage_workers as `stages` says"));
-  }
 
   // Tells every stage who it is; what it says of its host goes into the report.
   absl::Status Introduce() {
@@ -98,7 +91,7 @@ class ProbeJob {
 
   absl::Status SayReady() {
     pb::EngineMessage message;
-    for (const pb::StageSummary& summary : Summaries()) *message.mutable_ready()->add_stages() = summary;
+    AddSummaries(message.mutable_ready()->mutable_stages());
     return channel_->Send(message);
   }
 
@@ -136,7 +129,7 @@ class ProbeJob {
       for (const int stage : round) {
         pb::ProbeLink& link = links[stage];
         const auto answer = exchange_.answers().find(stage);
-        if (answer != exchange_.answers().end() && answer->second.has_link()) link = answer->second.link();
+        if (answer != exchange_.answers().end()) link = answer->second.link();
         link.set_from_stage(stage);
         link.set_to_stage(stage + 1);
         if (answer == exchange_.answers().end())
@@ -287,9 +280,7 @@ class ProbeJob {
     RETURN_IF_ERROR(exchange_.Drain(kLastOrdersUs));
     pb::EngineMessage message;
     message.mutable_status()->set_ended(true);
-    for (const pb::StageSummary& summary : Summaries()) {
-      *message.mutable_status()->mutable_statistics()->add_stages() = summary;
-    }
+    AddSummaries(message.mutable_status()->mutable_statistics()->mutable_stages());
     RETURN_IF_ERROR(channel_->Send(message));
     return channel_->FlushWithin(absl::InfiniteDuration());
   }
@@ -300,11 +291,10 @@ class ProbeJob {
                         "; let the hosts reach each other's TCP ports, and check that the names mean the same network");
   }
 
-  std::vector<pb::StageSummary> Summaries() const {
-    std::vector<pb::StageSummary> summaries;
+  void AddSummaries(google::protobuf::RepeatedPtrField<pb::StageSummary>* summaries) const {
     for (int stage = 0; stage < count(); ++stage) {
       const pb::Hello& hello = stages_[static_cast<size_t>(stage)];
-      pb::StageSummary& summary = summaries.emplace_back();
+      pb::StageSummary& summary = *summaries->Add();
       summary.set_stage(stage);
       summary.set_host(hello.host());
       summary.set_pid(hello.pid());
@@ -313,7 +303,6 @@ class ProbeJob {
       summary.set_threads(report_.stages(stage).threads());
       *summary.mutable_cpus() = report_.stages(stage).cpus();
     }
-    return summaries;
   }
 
   Endpoint* const endpoint_;

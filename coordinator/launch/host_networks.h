@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_HOST_NETWORKS_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_HOST_NETWORKS_H_
 
-// Which of their networks the hosts of a job use, from what the hosts say of their interfaces. Pure.
+// Which of their networks the hosts of a job use, from what the hosts say of their interfaces.
 //
 // Hosts have addresses that lead nowhere else: of bridges for containers and virtual machines, the same on every host.
 // Open MPI pairs such addresses, too, and a rank then connects to its own host and waits for ever.
@@ -38,6 +38,15 @@ Networks ChooseNetworks(const std::vector<HostInterfaces>& hosts);
 // "10.1.2.0/24"; of bits beyond 31 only 31, as Open MPI 4.1 takes /32 for every address. Empty for anything but IPv4.
 std::string NetworkText(const std::string& address, int prefix_bits);
 bool IsInNetwork(const std::string& address, const std::string& network_address, int prefix_bits);
+
+// Whether the name means the machine we run on: localhost, our host name (short or full), or a name of one of our
+// addresses.
+bool IsThisHost(const std::string& name);
+
+// The IPv4 networks by which this machine reaches the hosts, by its routes: "10.1.0.0/16,10.2.0.3/31", in the order of
+// first use. Of a host in none of this machine's own networks nothing but its address is known. Empty when one of the
+// hosts cannot be resolved, or not be reached by IPv4.
+std::string NetworksTowards(const std::vector<std::string>& hosts);
 
 }  // namespace stagecoach
 

@@ -5,10 +5,9 @@
 // earlier launches may have left on them.
 //
 // Before each launch the other hosts are asked (host_survey.h), which also ends what lost jobs left there: ranks that
-// still run hold the memory that their successors need. A host that does not answer in time is presumed occupied and
-// left out of that launch; spare hosts take its place, else there are fewer stages. It is asked again before the next
-// launch, and used when it answers. Between those that answer TCP is then tried (network_trial.h): a host that others
-// cannot reach is left out likewise.
+// still run hold the memory that their successors need. Between those that answer TCP is then tried (network_trial.h).
+// A host that does not answer in time, or that others cannot reach, is left out of that launch: spare hosts take its
+// place, else there are fewer stages. It is asked again before the next one.
 
 #include <poll.h>
 
@@ -19,7 +18,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/job/cpu_isas.h"
+#include "common/job/job_choices.h"
 #include "common/wire/bit_class.h"
 #include "coordinator/launch/host_survey.h"
 #include "coordinator/launch/launch_plan.h"
@@ -37,17 +36,17 @@ class HostPool {
   ~HostPool() { Clear(); }
   HostPool(const HostPool&) = delete;
 
-  // Starts asking. `again`: hosts that fail to answer are asked again and again while patience lasts. Hosts without an
-  // instruction set that suits the job are left out; so are spare hosts that cannot read its model, and again any host:
-  // of one that was rebooted, a file system may come later. (At first its stage says it, with its reason.)
+  // Starts asking. `again`: hosts that fail to answer are asked on while patience lasts. Hosts without an instruction
+  // set that suits the job are left out. So are spare hosts that cannot read its model, and again any host: after a
+  // reboot a file system may come later. (At first its stage says it, with its reason.)
   void Ask(bool again, const pb::ConfigureJob& job);
   bool asking() const { return survey_ != nullptr; }
   void AddWaits(std::vector<pollfd>* waits) const;
   absl::Duration longest_wait() const;
 
-  // While asking: takes what has come, `waited` after the call before. Whether asking has ended: every host of the
-  // launch before (at first, every host) has answered and every other one had its chance, or patience is over; and TCP
-  // has been tried between them.
+  // While asking: takes what has come, `waited` after the call before. Whether asking has ended: TCP has been tried,
+  // and before that every host of the launch before (at first, every one) has answered and each other had its chance,
+  // or patience was over.
   bool Advance(absl::Duration waited);
 
   // Over the hosts that are not left out; fewer stages than the plan's, possibly none, where these have too few slots.

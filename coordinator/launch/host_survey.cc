@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -18,7 +16,6 @@
 #include "common/base/log.h"
 #include "common/base/shown_text.h"
 #include "common/wire/host_report.h"
-#include "coordinator/launch/launch_environment.h"
 #include "coordinator/launch/program_output.h"
 
 namespace stagecoach {
@@ -133,17 +130,12 @@ void HostSurvey::Advance() {
     if (asking.process < 0 && !answers_[i].report.has_value() && asking.next_us >= 0 && now_us >= asking.next_us) {
       Start(i);
     }
-    char buffer[4096];
-    while (asking.output >= 0) {
-      const ssize_t n = read(asking.output, buffer, sizeof(buffer));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (n > 0) {
-        if (asking.text.size() < kMostAnswerBytes) asking.text.append(buffer, static_cast<size_t>(n));
-        asking.read_us = now_us;
-        continue;
-      }
-      End(i);
+    if (asking.output >= 0) {
+      std::string come;
+      const bool open = ReadAvailable(asking.output, &come);
+      if (!come.empty()) asking.read_us = now_us;
+      if (asking.text.size() < kMostAnswerBytes) asking.text += come;
+      if (!open) End(i);
     }
     // A remote shell may keep its output open for long after that, such as for the connections to come.
     if (asking.output >= 0 && HoldsHostReport(asking.text)) TakeReport(i);

@@ -3,12 +3,10 @@
 
 // Asks other hosts, all at once, before ranks are started there: can they be reached, what can they do, what limits
 // ranks there, and has what an earlier job left on them gone? A login that asks a person for a password, a passphrase
-// or to confirm a host, and then waits, has failed. Each is asked by one process (the remote shell of the launcher)
-// that runs
+// or to confirm a host has failed. Each is asked by one process, the remote shell of the launcher, that runs
 //   stage_worker --host-report [--clear NAME]... [--model FILE] [--network SECONDS]
-// there, which ends every process of the launches of these names, removes their directories, and answers with one line
-// (common/wire/host_report.h).
-// With --network it then stays, to be tried by TCP (network_trial.h).
+// there. It ends every process of the launches of these names, removes their directories, and answers with one line
+// (common/wire/host_report.h). With --network it then stays, to be tried by TCP (network_trial.h).
 
 #include <poll.h>
 #include <sys/types.h>
@@ -56,8 +54,7 @@ struct HostAnswer {
   std::string trouble;  // why there is none (yet): the last words of the remote shell; empty before it has ended once
   std::string said;     // the last line of a login that has neither answered nor ended
   std::string model;    // as in the question
-  bool ended = false;   // a host that has answered does not stay to be tried by TCP
-  // The host has answered, and not that it can read the model.
+  bool ended = false;   // it has answered, and does not stay to be tried by TCP
   bool LacksModel() const { return report.has_value() && report->hello().model_path() != model; }
 };
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/base/named_values.h"
+#include "common/base/value_range.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {

@@ -13,12 +13,9 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "coordinator/launch/allocation.h"
+#include "coordinator/launch/host_networks.h"
 #include "coordinator/launch/launch_check.h"
-#include "coordinator/launch/local_host.h"
-#include "coordinator/launch/open_mpi.h"
 #include "coordinator/launch/program_output.h"
-#include "coordinator/launch/shell_words.h"
-#include "coordinator/launch/slurm.h"
 
 namespace stagecoach {
 namespace {
@@ -44,54 +41,37 @@ absl::StatusOr<std::string> FindLauncher(const std::string& name, const char* pa
       absl::StrCat(path.status().message(), "; install what starts the ranks (Debian: apt install ", package, ")"));
 }
 
-struct Chosen {
-  LauncherKind kind = LauncherKind::kMpirun;
-  std::string path;
-};
-
-absl::StatusOr<Chosen> ChooseLauncher(const LaunchOptions& options) {
+// Sets the launcher's path, and says which it is.
+absl::StatusOr<LauncherKind> ChooseLauncher(const LaunchOptions& options, std::string* path) {
   if (options.launcher == LauncherKind::kAuto && InSlurmAllocation()) {
     const absl::StatusOr<std::string> srun = FindProgram(options.srun_path);
-    if (srun.ok() && OffersPmix(*srun)) return Chosen{LauncherKind::kSrun, *srun};
-  }
-  if (options.launcher == LauncherKind::kSrun) {
-    ASSIGN_OR_RETURN(std::string path, FindLauncher(options.srun_path, "slurm-client"));
-    if (!InSlurmAllocation()) {
-      return absl::FailedPreconditionError(
-          "`launcher` is srun, but this is no Slurm allocation (SLURM_JOB_ID is not set); start the coordinator from a "
-          "batch script or inside of salloc");
+    if (srun.ok() && OffersPmix(*srun)) {
+      *path = *srun;
+      return LauncherKind::kSrun;
     }
-    return Chosen{LauncherKind::kSrun, std::move(path)};
   }
-  ASSIGN_OR_RETURN(std::string path, FindLauncher(options.mpirun_path, "openmpi-bin"));
-  return Chosen{LauncherKind::kMpirun, std::move(path)};
+  const bool srun = options.launcher == LauncherKind::kSrun;
+  ASSIGN_OR_RETURN(
+      *path, srun ? FindLauncher(options.srun_path, "slurm-client") : FindLauncher(options.mpirun_path, "openmpi-bin"));
+  if (!srun) return LauncherKind::kMpirun;
+  if (InSlurmAllocation()) return LauncherKind::kSrun;
+  return absl::FailedPreconditionError(
+      "`launcher` is srun, but this is no Slurm allocation (SLURM_JOB_ID is not set); start the coordinator from a "
+      "batch script or inside of salloc");
 }
 
-// Where the hosts are named, for messages, and which they are; none: this one alone.
-struct NamedHosts {
-  std::string source;
-  std::vector<HostSlots> hosts;
-};
-
-absl::StatusOr<NamedHosts> HostsOf(const LaunchOptions& options) {
-  NamedHosts named;
+absl::StatusOr<AllocatedHosts> HostsOf(const LaunchOptions& options) {
+  if (options.hostfile.empty() && options.hosts.empty()) return HostsOfAllocation();
   if (!options.hostfile.empty() && !options.hosts.empty()) {
     return absl::InvalidArgumentError("`hostfile` and `hosts` name the hosts twice; give one of them");
   }
+  AllocatedHosts named;
   if (!options.hostfile.empty()) {
     named.source = absl::StrCat("host file '", options.hostfile, "'");
     ASSIGN_OR_RETURN(named.hosts, ReadHostFile(options.hostfile));
-  } else if (!options.hosts.empty()) {
+  } else {
     named.source = "the list of `hosts`";
     ASSIGN_OR_RETURN(named.hosts, ParseHostList(options.hosts));
-  } else if (InSlurmAllocation()) {
-    named.source = "the Slurm allocation";
-    ASSIGN_OR_RETURN(named.hosts, HostsOfAllocation());
-  } else {
-    ASSIGN_OR_RETURN(AllocatedHosts allocated, HostsOfAllocationFile());
-    named = {std::move(allocated.source), std::move(allocated.hosts)};
-    // One line of this host says nothing of slots: PBS writes a line a chunk, however many CPUs it has.
-    if (named.hosts.size() == 1 && named.hosts[0].slots == 1 && IsThisHost(named.hosts[0].name)) named = {};
   }
   return named;
 }
@@ -121,7 +101,7 @@ absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options) {
 
 absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options) {
   RETURN_IF_ERROR(CheckJobFieldOrDefault(JobLimits::kStages, options.stages));
-  ASSIGN_OR_RETURN(NamedHosts named, HostsOf(options));
+  ASSIGN_OR_RETURN(AllocatedHosts named, HostsOf(options));
   LaunchHosts resolved;
   if (named.hosts.empty()) {
     resolved.stages = std::max(options.stages, 1);
@@ -146,27 +126,26 @@ absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options) {
 
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
   LaunchPlan plan;
-  ASSIGN_OR_RETURN(Chosen launcher, ChooseLauncher(options));
+  ASSIGN_OR_RETURN(const LauncherKind launcher, ChooseLauncher(options, &plan.launcher));
   ASSIGN_OR_RETURN(plan.programs.coordinator, FindCoordinator(options.coordinator_path));
   ASSIGN_OR_RETURN(plan.programs.stage_worker, FindStageWorker(options));
   absl::StatusOr<std::vector<std::string>> words = SplitShellWords(options.launcher_args);
   if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat("`launcher_args`: ", words.status().message()));
   ASSIGN_OR_RETURN(LaunchHosts hosts, ResolveHosts(options));
-  plan.launcher = launcher.path;
   plan.hosts = std::move(hosts.hosts);
   plan.stages = hosts.stages;
   std::vector<std::string> others;
   for (const LaunchHost& host : plan.hosts) {
     if (!host.here) others.push_back(host.name());
   }
-  const std::string networks = NetworksTowards(others);
-  if (launcher.kind == LauncherKind::kSrun) {
-    plan.backend = MakeSlurm({std::move(launcher.path), *std::move(words), networks});
+  LauncherSetup setup = {plan.launcher, *std::move(words), NetworksTowards(others)};
+  if (launcher == LauncherKind::kSrun) {
+    plan.backend = MakeSlurm(std::move(setup));
   } else {
     const absl::StatusOr<std::string> srun = FindProgram(options.srun_path);
-    const bool by_srun = InSlurmAllocation() && srun.ok();
-    plan.backend = MakeOpenMpi(
-        {std::move(launcher.path), *std::move(words), options.rsh_agent, by_srun ? *srun : std::string(), networks});
+    setup.rsh_agent = options.rsh_agent;
+    if (InSlurmAllocation() && srun.ok()) setup.srun = *srun;
+    plan.backend = MakeOpenMpi(std::move(setup));
   }
   return plan;
 }

@@ -41,10 +41,8 @@ absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options);
 // launcher_args, hosts given twice, a bad file or list of them, more stages than there are slots or than a job may
 // have. kFailedPrecondition: inside a Slurm allocation that this host is not part of.
 //
-// The launcher is the one that was asked for, otherwise srun inside a Slurm allocation where it offers PMIx (what Open
-// MPI's ranks find each other by), else mpirun. Without hosts, those of the Slurm allocation are taken, with one slot
-// for each task that was asked for, else one each (one node without tasks has no such bound); or those of another batch
-// system's file (allocation.h).
+// The launcher is the one that was asked for, otherwise srun inside a Slurm allocation where it offers PMIx, else
+// mpirun. Without hosts, those of an allocation are taken (allocation.h).
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options);
 
 // The exact launch line, for --dry-run: one shell-quoted line, with the variables that it needs in front.

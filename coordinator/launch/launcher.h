@@ -5,11 +5,10 @@
 //
 //   front ── fork ──> guard (leader of a session of its own, reaper of its orphans) ── fork, exec ──> mpirun ──> ranks
 //
-// The guard is a copy of the front that only waits: for the launcher, whose exit code it takes over, and for the end of
-// a socket that the front holds open. When the front closes it, or dies in whatever way, the guard kills every
-// process of the session on this host and removes the directories. If somebody kills the guard, the front does the same
-// in its place. Other hosts are cleared of what the job left there by the front (host_pool.h), or, when that died, by
-// the guard; so is this host of ranks that are not of the session.
+// The guard is a copy of the front that only waits: for the launcher, whose exit code becomes its own, and for the end
+// of a socket that the front holds open. When that closes, the guard kills every process of the session on this host
+// and removes the directories. If somebody kills the guard, the front does it. The front (host_pool.h), or when it died
+// the guard, clears other hosts of what the job left there, and this host of ranks that are not of the session.
 
 #include <sys/types.h>
 
@@ -23,9 +22,28 @@
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/launcher_output.h"
 #include "coordinator/launch/placement.h"
-#include "coordinator/launch/process_group.h"
 
 namespace stagecoach {
+
+// --- the processes of a launch ---------------------------------------------------------------------------------------
+
+// The processes of one Unix session (setsid), found in /proc. A launch has a session of its own, so this is how all
+// that it started on this host is seen and ended, whoever its parent is by now. Callers have not waited for the
+// session's leader: its id would be free.
+struct SessionProcess {
+  pid_t pid = 0;
+  char state = '?';  // of /proc/<pid>/stat: 'T' is stopped
+  int rank = -1;     // in MPI_COMM_WORLD, from OMPI_COMM_WORLD_RANK; -1: none
+};
+
+// All live processes (no zombies) of the session, by ascending pid.
+std::vector<SessionProcess> ListSession(pid_t session);
+
+// SIGKILLs every process of the session but `except` (0: none) until none is left, for at most two seconds. `reap`:
+// also waits for children of the calling process as they end; only for a process whose children are all the session's.
+void KillSession(pid_t session, pid_t except, bool reap);
+
+// --- the launch ------------------------------------------------------------------------------------------------------
 
 // Not thread-safe.
 class Launcher {
@@ -34,33 +52,27 @@ class Launcher {
   // kResourceExhausted.
   static absl::StatusOr<std::unique_ptr<Launcher>> Start(const LaunchPlan& plan, const Placement& placement);
 
-  // Kills what is left on this host and removes the directories.
-  ~Launcher();
+  ~Launcher();  // kills what is left on this host and removes the directories
   Launcher(const Launcher&) = delete;
 
-  // What every process of this launch has on its command line or in its environment (LaunchPlaces::name).
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }  // LaunchPlaces::name
   const Placement& placement() const { return placement_; }
 
   // The engine's connection, once it is there. The caller owns the descriptor.
   std::optional<int> Accept();
 
-  // For poll(); readable when there is something to Accept, to read, or when the launcher has ended. -1: none (any
-  // more).
+  // For poll(): readable when there is something to Accept, to read, or when the launcher has ended. -1: none.
   int listener() const { return listener_; }
   int output_descriptor() const { return output_; }
   int end_descriptor() const { return guard_handle_; }
 
-  // Reads what was printed and shows it on stderr (nothing with LogLevel::kQuiet, the launcher's own words only
-  // with kVerbose).
+  // Shows what was printed on stderr: nothing with LogLevel::kQuiet, the launcher's own words only with kVerbose.
   void RelayOutput();
   const LauncherOutput& output() const { return printed_; }
 
-  // The launcher's exit code once it has ended (128 + signal when a signal ended it).
-  std::optional<int> ExitCode() const;
+  std::optional<int> ExitCode() const;  // once the launcher has ended; 128 + signal when a signal ended it
 
-  // What lives on this host.
-  std::vector<SessionProcess> Processes() const { return ListSession(guard_); }
+  std::vector<SessionProcess> Processes() const { return ListSession(guard_); }  // on this host
   const std::vector<std::string>& directories() const { return directories_; }
 
  private:

@@ -1,11 +1,13 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_BACKEND_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_BACKEND_H_
 
-// One kind of program that starts the ranks of a job, and everything that is its own: its command line, its variables,
-// its words, and how it reaches another host. Bodies: open_mpi.h, slurm.h. Thread-safe, immutable.
+// The programs that start the ranks of a job, mpirun of Open MPI 4.1 and srun of Slurm, with all that is their own:
+// command line, variables, words, and how they reach another host. The ranks are Open MPI's with both; under srun they
+// find each other by Slurm's PMIx.
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,8 +31,22 @@ struct LaunchPlaces {
   std::string socket() const { return directory + "/engine.sock"; }
 };
 
+struct LauncherSetup {
+  std::string program;                      // the launcher's absolute path
+  std::vector<std::string> arguments = {};  // the user's, put before the programs
+  std::string networks = {};                // towards the other hosts, for the TCP transports; empty: Open MPI chooses
+  // Of mpirun: how it logs in to a host; empty: by the user's setting of Open MPI, else by ssh.
+  std::string rsh_agent = {};
+  std::string srun = {};  // of mpirun inside a Slurm allocation, where it reaches the nodes by it; else empty
+};
+
+// MCA parameters: Open MPI's settings.
+using McaSettings = std::vector<std::pair<std::string, std::string>>;
+
+// Thread-safe, immutable.
 class LauncherBackend {
  public:
+  explicit LauncherBackend(LauncherSetup setup) : setup_(std::move(setup)) {}
   virtual ~LauncherBackend() = default;
 
   virtual const char* name() const = 0;  // "mpirun", for messages
@@ -55,16 +71,33 @@ class LauncherBackend {
   virtual std::vector<std::string> RemoteCommand(const std::string& host,
                                                  const std::vector<std::string>& command) const = 0;
 
-  // What the user has set of the networks or ports that ranks use ("btl_tcp_if_include=ib0"): it is taken as it is, and
-  // replaces all that we would set. Empty: nothing.
-  virtual std::string OwnNetworks() const = 0;
+  // What the user has set of the networks or ports that ranks use ("btl_tcp_if_include=ib0"): nothing is tried
+  // beforehand then. Empty: nothing.
+  std::string OwnNetworks() const;
 
   // A reader of what one launch prints.
   virtual std::unique_ptr<LauncherWords> Words() const = 0;
+
+ protected:
+  // What the user has set an MCA parameter to; empty: nothing.
+  virtual std::string Setting(const std::string& name) const = 0;
+
+  // What the ranks of a placement run with.
+  McaSettings RankSettings(const Placement& placement, const LaunchPlaces& places) const;
+  Networks NetworksOf(const Placement& placement) const;
+  // Without settings that choose interfaces, where the user makes one of these: Open MPI refuses an exclusion beside an
+  // inclusion.
+  McaSettings BesideTheUsers(McaSettings settings) const;
+
+  const LauncherSetup setup_;
 };
 
-// Sets NAME=value, in place of what was there.
-void SetVariable(const std::string& name, const std::string& value, std::vector<std::string>* environment);
+std::unique_ptr<const LauncherBackend> MakeOpenMpi(LauncherSetup setup);
+std::unique_ptr<const LauncherBackend> MakeSlurm(LauncherSetup setup);
+
+// By which one of the two layers that use TCP takes these networks: "btl_tcp", for MPI's messages, or "oob_tcp", for
+// the launcher's.
+McaSettings NetworkSettings(const std::string& layer, const Networks& networks);
 
 }  // namespace stagecoach
 

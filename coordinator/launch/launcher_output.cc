@@ -2,9 +2,13 @@
 
 #include <signal.h>
 
-#include <utility>
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -13,9 +17,24 @@ namespace {
 
 constexpr size_t kTailLines = 50;
 constexpr size_t kMaxLineBytes = 16 << 10;  // a longer one is cut into several
+constexpr size_t kMinDashes = 20;
 
-}  // namespace
+bool IsDashes(absl::string_view line) {
+  return line.size() >= kMinDashes && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
+}
 
+// "[host:1234] ...", "[host:01234] ..."
+bool IsFromOpenMpi(absl::string_view line) {
+  if (line.empty() || line[0] != '[') return false;
+  const size_t end = line.find(']');
+  if (end == absl::string_view::npos) return false;
+  const size_t colon = line.rfind(':', end);
+  if (colon == absl::string_view::npos || colon < 2 || colon + 1 == end) return false;
+  const absl::string_view pid = line.substr(colon + 1, end - colon - 1);
+  return std::all_of(pid.begin(), pid.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// Whether a process ends by this signal through its own doing.
 bool IsCrashSignal(int signal) {
   switch (signal) {
     case SIGSEGV:
@@ -27,6 +46,17 @@ bool IsCrashSignal(int signal) {
     default: return false;
   }
 }
+
+// Words of srun for how a task ended that are a program's own doing.
+bool IsCrash(absl::string_view how) {
+  for (const char* word :
+       {"Segmentation fault", "Aborted", "Illegal instruction", "Floating point exception", "Trace/breakpoint trap"}) {
+    if (absl::StartsWith(how, word)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::string RankName(int rank, std::optional<int> stage) {
   if (rank == 0) return "rank 0 (the coordinator)";
@@ -58,6 +88,47 @@ bool LauncherOutput::TakeLine(const std::string& line) {
     if (tail_.size() > kTailLines) tail_.pop_front();
   }
   return words_->Take(text);
+}
+
+bool OpenMpiWords::Take(const std::string& line) {
+  const bool dashes = IsDashes(line);
+  if (dashes) in_block_ = !in_block_;
+  if (in_block_) ReadDeath(line);
+  return !dashes && !in_block_ && !IsFromOpenMpi(line);
+}
+
+void OpenMpiWords::ReadDeath(const std::string& line) {
+  int rank = 0, job = 0, code = 0;
+  char host[256] = {};
+  char signal[64] = {};
+  const size_t start = line.find("process rank ");
+  if (start != std::string::npos &&
+      std::sscanf(line.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank,
+                  host, signal) == 3) {
+    Found({rank, absl::StrCat("on ", host, " was ended by signal ", signal), IsCrashSignal(std::atoi(signal))});
+  } else if (std::sscanf(line.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {
+    exiting_rank_ = rank;
+  } else if (exiting_rank_ >= 0 && std::sscanf(line.c_str(), " Exit code: %d", &code) == 1) {
+    Found({exiting_rank_, absl::StrCat("ended with exit code ", code)});
+  }
+}
+
+bool SlurmWords::Take(const std::string& line) {
+  if (!absl::StartsWith(line, "srun:") && !absl::StartsWith(line, "slurmstepd:")) return true;
+  char host[256] = {};
+  int rank = 0, read = 0;
+  // "srun: error: node2: task 3: Killed", "srun: error: node2: task 1: Exited with exit code 7"
+  if (std::sscanf(line.c_str(), "srun: error: %255[^:]: task %d: %n", host, &rank, &read) == 2 && read > 0) {
+    const std::string how = line.substr(static_cast<size_t>(read));
+    Found({rank, absl::StrCat("on ", host, " ended: ", how), IsCrash(how)});
+  }
+  // Of tasks that ended alike, "srun: error: node[2-3]: tasks 1,3-4: Killed"
+  read = 0;
+  if (std::sscanf(line.c_str(), "srun: error: %255[^:]: tasks %d%*[0-9,-]: %n", host, &rank, &read) == 2 && read > 0) {
+    const std::string how = line.substr(static_cast<size_t>(read));
+    Found({rank, absl::StrCat("on ", host, " ended, as others did: ", how), IsCrash(how)});
+  }
+  return false;
 }
 
 }  // namespace stagecoach

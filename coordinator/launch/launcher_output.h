@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_OUTPUT_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_OUTPUT_H_
 
-// What the launcher and the ranks print, merged: lines of ours to show, the launcher's own words to read. Not
+// What the launcher and the ranks print, merged: ranks' lines to show, the launcher's own words to read. Not
 // thread-safe.
 
 #include <deque>
@@ -40,6 +40,24 @@ class LauncherWords {
   std::optional<RankDeath> death_;
 };
 
+// What mpirun says of its own: blocks between lines of dashes, and "[host:pid] ...".
+class OpenMpiWords : public LauncherWords {
+ public:
+  bool Take(const std::string& line) override;
+
+ private:
+  void ReadDeath(const std::string& line);
+
+  bool in_block_ = false;
+  int exiting_rank_ = -1;  // of the "Process name" line, until its "Exit code"
+};
+
+// What srun says of its own: lines beginning with "srun:" or "slurmstepd:".
+class SlurmWords : public LauncherWords {
+ public:
+  bool Take(const std::string& line) override;
+};
+
 class LauncherOutput {
  public:
   explicit LauncherOutput(std::unique_ptr<LauncherWords> words) : words_(std::move(words)) {}
@@ -63,9 +81,6 @@ class LauncherOutput {
   std::string partial_;
   std::deque<std::string> tail_;
 };
-
-// Whether a process ends by this signal through its own doing (SIGSEGV, SIGABRT and the like).
-bool IsCrashSignal(int signal);
 
 // "rank 0 (the coordinator)", "rank 3 (stage 2)"; "rank 3" where it is not known which stage that is.
 std::string RankName(int rank, std::optional<int> stage);

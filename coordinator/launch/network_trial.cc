@@ -56,17 +56,13 @@ NetworkTrial::NetworkTrial(std::vector<LaunchHost> hosts, int stages, std::set<s
     if (!listens || left_out_.contains(answer.host)) continue;
     Host host = {.name = answer.host, .report = *answer.report};
     host.candidates = AddressesToTry(AddressesOf(host.report), AddressesOfName(host.name), own_, shared);
+    for (const std::string& address : host.candidates) {
+      host.trials.push_back(std::make_unique<TcpTrial>(address, host.report.trial_port(), host.report.trial_token(),
+                                                       TrialKind::kControl));
+    }
     if (!host.candidates.empty()) tried_.push_back(std::move(host));
   }
-  for (Host& host : tried_) Connect(&host);
   Advance();
-}
-
-void NetworkTrial::Connect(Host* host) {
-  for (const std::string& address : host->candidates) {
-    host->trials.push_back(std::make_unique<TcpTrial>(address, host->report.trial_port(), host->report.trial_token(),
-                                                      TrialKind::kControl));
-  }
 }
 
 void NetworkTrial::AddWaits(std::vector<pollfd>* waits) const {
@@ -124,7 +120,7 @@ void NetworkTrial::Choose(Host* host, size_t candidate) {
   if (server_ != nullptr) Send(host, "", host->own_address, server_->port(), server_->token());
 }
 
-void NetworkTrial::Send(Host* from, const std::string& to, const std::string& address, int port,
+void NetworkTrial::Send(const Host* from, const std::string& to, const std::string& address, int port,
                         const std::string& token) {
   pb::TrialOrder order;
   order.set_id(next_order_);
@@ -155,15 +151,15 @@ void NetworkTrial::ReadOutcomes(Host* host) {
 
 void NetworkTrial::GiveUpOrders() {
   const int64_t oldest_us = MonotonicUs() - absl::ToInt64Microseconds(kOutcomePatience);
-  for (auto order = orders_.begin(); order != orders_.end();) {
-    if (order->second.since_us > oldest_us) {
-      ++order;
-      continue;
+  std::erase_if(orders_, [&](const auto& order) {
+    const bool late = order.second.since_us <= oldest_us;
+    if (late) {
+      unreachable_.emplace(order.second.from,
+                           absl::StrCat("it did not say for ", absl::FormatDuration(kOutcomePatience),
+                                        " whether it reaches other hosts by TCP; try again"));
     }
-    unreachable_.emplace(order->second.from, absl::StrCat("it did not say for ", absl::FormatDuration(kOutcomePatience),
-                                                          " whether it reaches other hosts by TCP; try again"));
-    order = orders_.erase(order);
-  }
+    return late;
+  });
 }
 
 void NetworkTrial::TakeOutcome(const Order& order, TrialStep step, const std::string& error) {
@@ -186,9 +182,9 @@ Placement NetworkTrial::Place() const {
   return PlaceStages(hosts_, stages_, left_out);
 }
 
-NetworkTrial::Host* NetworkTrial::Find(const std::string& name) {
+const NetworkTrial::Host* NetworkTrial::Find(const std::string& name) const {
   const auto found = std::find_if(tried_.begin(), tried_.end(), [&](const Host& host) { return host.name == name; });
-  return found == tried_.end() || found->channel == nullptr ? nullptr : &*found;
+  return found == tried_.end() ? nullptr : &*found;
 }
 
 // Orders the trials between those that would now be neighbours. Where all have been, the host with the most failures is
@@ -200,9 +196,10 @@ void NetworkTrial::NextRound() {
     std::vector<std::string> order;
     for (size_t i = 0; i < placement.hosts.size(); ++i) {
       order.push_back(placement.hosts[i].host);
-      Host* host = Find(placement.hosts[i].host);
-      Host* next = i + 1 < placement.hosts.size() ? Find(placement.hosts[i + 1].host) : nullptr;
-      if (host == nullptr || next == nullptr || host == next) continue;
+      const Host* host = Find(order.back());
+      const Host* next = i + 1 < placement.hosts.size() ? Find(placement.hosts[i + 1].host) : nullptr;
+      const bool both = host != nullptr && next != nullptr && host->channel != nullptr && next->channel != nullptr;
+      if (!both || host == next) continue;
       for (const auto& [from, to] : {std::pair(host, next), std::pair(next, host)}) {
         const Pair pair = {from->name, to->name};
         if (pairs_.insert(pair).second) {
@@ -233,16 +230,13 @@ void NetworkTrial::NextRound() {
 // `from`, `to`: names; empty: this host.
 std::string NetworkTrial::Describe(const std::string& from, const std::string& to, TrialStep step,
                                    const std::string& error) const {
-  const auto host_of = [&](const std::string& name) -> const Host& {
-    return *std::find_if(tried_.begin(), tried_.end(), [&](const Host& host) { return host.name == name; });
-  };
   const auto shown = [](const std::string& name) { return name.empty() ? HostName() : name; };
   // What `name` has its connection to `peer` by.
   const auto address_of = [&](const std::string& name, const std::string& peer) {
-    return name.empty() ? host_of(peer).own_address : host_of(name).address;
+    return name.empty() ? Find(peer)->own_address : Find(name)->address;
   };
   const auto mtu_of = [&](const std::string& name, const std::string& peer) {
-    const std::vector<pb::HostAddress> addresses = name.empty() ? own_ : AddressesOf(host_of(name).report);
+    const std::vector<pb::HostAddress> addresses = name.empty() ? own_ : AddressesOf(Find(name)->report);
     const pb::HostAddress* entry = EntryOf(addresses, address_of(name, peer));
     return entry != nullptr ? entry->mtu() : 0;
   };
@@ -268,8 +262,8 @@ Networks NetworkTrial::networks() const {
   std::vector<HostInterfaces> hosts = {{.addresses = own_, .used = {}}};
   for (const PlacedStages& placed : Place().hosts) {
     if (placed.here) continue;
-    const auto host = std::find_if(tried_.begin(), tried_.end(), [&](const Host& h) { return h.name == placed.host; });
-    if (host == tried_.end()) return {};
+    const Host* host = Find(placed.host);
+    if (host == nullptr) return {};
     hosts.front().used.insert(host->own_address);
     hosts.push_back({.addresses = AddressesOf(host->report), .used = {host->address}});
   }

@@ -2,10 +2,10 @@
 #define STAGECOACH_COORDINATOR_LAUNCH_NETWORK_TRIAL_H_
 
 // Tries TCP between the hosts of a launch before ranks are started there, with what a rank needs: any port, large
-// messages, both ways (common/net/tcp_trial.h). Hosts answer a login whatever their firewalls do to MPI's connections,
-// and a job whose ranks cannot reach each other waits without a word.
+// messages, both ways (common/net/tcp_trial.h). A firewall that lets a login in may stop MPI's connections, and a job
+// whose ranks cannot reach each other waits without a word.
 //
-//   this host ── control ──> each host, which listens since its report (stage_worker/network_agent.h)
+//   this host ── control ──> each host, which listens since its report (stage_worker/host_report.h)
 //   each host ─────────────> this host
 //   host of stage k <──────> host of stage k+1, as the control connections order it
 //
@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/net/message_channel.h"
 #include "common/net/tcp_trial.h"
 #include "coordinator/launch/host_networks.h"
 #include "coordinator/launch/host_survey.h"
@@ -68,18 +67,17 @@ class NetworkTrial {
   };
   using Pair = std::pair<std::string, std::string>;
 
-  void Connect(Host* host);
   void AdvanceConnecting(Host* host);
   void Choose(Host* host, size_t candidate);
   void ReadOutcomes(Host* host);
   void GiveUpOrders();
-  void Send(Host* from, const std::string& to, const std::string& address, int port, const std::string& token);
+  void Send(const Host* from, const std::string& to, const std::string& address, int port, const std::string& token);
   void TakeOutcome(const Order& order, TrialStep step, const std::string& error);
   bool Settled() const;
   void NextRound();
   std::string Describe(const std::string& from, const std::string& to, TrialStep step, const std::string& error) const;
   Placement Place() const;
-  Host* Find(const std::string& name);
+  const Host* Find(const std::string& name) const;  // nullptr: it is not tried
 
   const std::vector<LaunchHost> hosts_;
   const int stages_;

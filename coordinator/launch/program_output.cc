@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -9,22 +10,55 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "common/base/host_info.h"
 #include "common/base/status_macros.h"
-#include "coordinator/launch/launch_environment.h"
 
 namespace stagecoach {
 namespace {
+
+std::string QuoteShellWord(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           absl::string_view("@%+=:,./-_").find(static_cast<char>(c)) != absl::string_view::npos;
+  };
+  bool quote = word.empty();
+  for (const char c : word) quote = quote || !plain(static_cast<unsigned char>(c));
+  // A lone colon separates programs and needs no quotes.
+  return quote ? absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'") : word;
+}
+
+// What mpirun 4.1 puts into the environment of a rank under the prefix that users also write.
+bool IsSetForRanks(absl::string_view variable) {
+  for (const absl::string_view prefix :
+       {"OMPI_MCA_ess=", "OMPI_MCA_ess_base_", "OMPI_MCA_pmix=", "OMPI_MCA_orte_", "OMPI_MCA_initial_wdir=",
+        "OMPI_MCA_shmem_RUNTIME_QUERY_hint=", "OMPI_MCA_mpi_oversubscribe=", "OMPI_MCA_rmaps_base_oversubscribe=",
+        "OMPI_MCA_hwloc_base_binding_policy=", "OMPI_MCA_btl_vader_backing_directory="}) {
+    if (absl::StartsWith(variable, prefix)) return true;
+  }
+  return false;
+}
+
+bool IsLauncherVariable(absl::string_view variable) {
+  for (const absl::string_view prefix : {"OMPI_", "PMIX_", "PMI_", "OPAL_", "ORTE_", "PRTE_"}) {
+    if (absl::StartsWith(variable, prefix)) return true;
+  }
+  return false;
+}
 
 constexpr size_t kMostOutputBytes = 1 << 20;
 constexpr int kCannotStart = 127;
@@ -51,12 +85,118 @@ bool Collect(int descriptor, int64_t deadline_us, std::string* text) {
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+      const char next = text[++i];
+      // Between double quotes a backslash stays unless it has something to protect.
+      if (quote == '"' && next != '"' && next != '\\' && next != '$' && next != '`') word.push_back('\\');
+      word.push_back(next);
+      in_word = true;
+    } else if (quote != 0) {
+      if (c == quote) {
+        quote = 0;
+      } else {
+        word.push_back(c);
+      }
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+      in_word = true;
+    } else if (std::isspace(static_cast<unsigned char>(c)) != 0) {
+      if (in_word) words.push_back(std::exchange(word, std::string()));
+      in_word = false;
+    } else {
+      word.push_back(c);
+      in_word = true;
+    }
+  }
+  if (quote != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the quote ", absl::string_view(&quote, 1), " is not closed in: ", text));
+  }
+  if (in_word) words.push_back(std::move(word));
+  return words;
+}
+
+std::string JoinShellWords(const std::vector<std::string>& words) {
+  return absl::StrJoin(words, " ",
+                       [](std::string* out, const std::string& word) { out->append(QuoteShellWord(word)); });
+}
+
+std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours) {
+  const bool outer_job = std::any_of(ours.begin(), ours.end(), [](const std::string& variable) {
+    return absl::StartsWith(variable, "OMPI_COMM_WORLD_") || absl::StartsWith(variable, "PMIX_RANK=");
+  });
+  std::vector<std::string> environment;
+  for (const std::string& variable : ours) {
+    const bool users = absl::StartsWith(variable, "OMPI_MCA_") && !(outer_job && IsSetForRanks(variable));
+    if (users || !IsLauncherVariable(variable)) environment.push_back(variable);
+  }
+  const std::string hwloc = absl::StrCat(kHwlocComponentsVariable, "=");
+  if (std::none_of(ours.begin(), ours.end(), [&](const std::string& v) { return absl::StartsWith(v, hwloc); })) {
+    environment.push_back(absl::StrCat(hwloc, kHwlocComponents));
+  }
+  // Without either mpirun looks for its settings in the home of a user that nobody knows, and crashes. In / no stranger
+  // leaves any.
+  const bool has_home =
+      std::any_of(ours.begin(), ours.end(), [](const std::string& v) { return absl::StartsWith(v, "HOME="); });
+  if (!has_home && getpwuid(getuid()) == nullptr) environment.push_back("HOME=/");
+  return environment;
+}
+
+std::vector<std::string> UsersMpiSettings(const std::vector<std::string>& ours) {
+  std::vector<std::string> settings;
+  for (const std::string& variable : LaunchEnvironment(ours)) {
+    if (absl::StartsWith(variable, "OMPI_MCA_")) settings.push_back(variable);
+  }
+  return settings;
+}
+
+std::string Variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value != nullptr ? value : "";
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) variables.push_back(*entry);
+  return variables;
+}
+
 std::vector<char*> WordPointers(std::vector<std::string>& words) {
   std::vector<char*> pointers;
   pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
+}
+
+void BecomeProgram(int output) {
+  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+}
+
+bool ReadAvailable(int descriptor, std::string* text) {
+  char buffer[4096];
+  for (size_t all = 0; all < kMostOutputBytes;) {
+    const ssize_t n = read(descriptor, buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+    if (n <= 0) return false;
+    text->append(buffer, static_cast<size_t>(n));
+    all += static_cast<size_t>(n);
+  }
+  return true;
 }
 
 absl::StatusOr<std::string> FindProgram(const std::string& name) {
@@ -66,8 +206,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
     if (!error && IsProgram(name)) return absolute.lexically_normal().string();
     return absl::NotFoundError(absl::StrCat("'", name, "' is no program that can be run"));
   }
-  const char* path = std::getenv("PATH");
-  for (const absl::string_view directory : absl::StrSplit(path != nullptr ? path : "", ':', absl::SkipEmpty())) {
+  for (const absl::string_view directory : absl::StrSplit(Variable("PATH"), ':', absl::SkipEmpty())) {
     const std::string candidate = absl::StrCat(directory, "/", name);
     if (IsProgram(candidate)) return candidate;
   }
@@ -89,14 +228,7 @@ absl::StatusOr<StartedProgram> StartProgram(const std::vector<std::string>& argu
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(kCannotStart);
-    for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    const int null = open("/dev/null", O_RDONLY);
-    dup2(null, STDIN_FILENO);
-    dup2(ends[1], STDOUT_FILENO);
-    dup2(ends[1], STDERR_FILENO);
+    BecomeProgram(ends[1]);
     closefrom(STDERR_FILENO + 1);
     execve(program.c_str(), argv.data(), variables.data());
     _exit(kCannotStart);

@@ -1,18 +1,45 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_PROGRAM_OUTPUT_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_PROGRAM_OUTPUT_H_
 
+// Other programs: their words, their environment, what they print.
+
 #include <sys/types.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace stagecoach {
 
+// Splits as a shell would: blanks, '...', "..." and backslash. kInvalidArgument for an open quote.
+absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text);
+// Joins with quotes where a shell needs them.
+std::string JoinShellWords(const std::vector<std::string>& words);
+
+// The environment a launcher gets, from ours ("NAME=value"): without what the launcher of an outer job set (OMPI_*,
+// PMIX_*, PMI_*, OPAL_*, ORTE_*, PRTE_*), but with the user's OMPI_MCA_* settings. Those that a launcher gives its
+// ranks, to be told apart only by name, go too when there is an outer job. kHwlocComponentsVariable is added where the
+// user has not set it, and HOME where neither a variable nor the list of users says it.
+std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours);
+
+// The settings of Open MPI among them that a launcher gets: OMPI_MCA_*.
+std::vector<std::string> UsersMpiSettings(const std::vector<std::string>& ours);
+
+// The variables of this process, and one of them; empty: it is not set.
+std::vector<std::string> OwnEnvironment();
+std::string Variable(const std::string& name);
+
 // What exec takes for these words, which must outlive it.
 std::vector<char*> WordPointers(std::vector<std::string>& words);
+
+// In a child that is about to run a program: signals as at first, no input, its output there.
+void BecomeProgram(int output);
+
+// Appends what a descriptor that does not block has now, a megabyte at most. False at the end of it.
+bool ReadAvailable(int descriptor, std::string* text);
 
 struct StartedProgram {
   pid_t process = -1;  // to be waited for; also its session and process group

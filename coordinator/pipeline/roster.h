@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "proto/control.pb.h"
-#include "proto/telemetry.pb.h"
 
 namespace stagecoach {
 

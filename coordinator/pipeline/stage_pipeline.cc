@@ -46,9 +46,7 @@ absl::StatusOr<std::unique_ptr<StagePipeline>> StagePipeline::Start(
       RETURN_IF_ERROR(
           endpoint->OpenReceive(Channel::kWeights, pipeline->RankOf(stage), kMaxWeightHeaderBytes, kWeightCredit));
     }
-    std::shared_ptr<FrameBuffer> buffer = pipeline->control_pool_.Acquire();
-    RETURN_IF_ERROR(EncodeControl({}, assignments[stage], buffer.get()));
-    RETURN_IF_ERROR(endpoint->Send(Channel::kSetup, pipeline->RankOf(stage), std::move(buffer)));
+    RETURN_IF_ERROR(pipeline->SendControl(stage, {}, assignments[stage]));
   }
   return pipeline;
 }
@@ -68,13 +66,17 @@ absl::Status StagePipeline::Submit(const MicroBatch& batch) {
   return absl::OkStatus();
 }
 
+absl::Status StagePipeline::SendControl(int stage, const JobEpoch& epoch, const ControlBody& body) {
+  std::shared_ptr<FrameBuffer> buffer = control_pool_.Acquire();
+  RETURN_IF_ERROR(EncodeControl(epoch, body, buffer.get()));
+  return endpoint_->Send(Channel::kSetup, RankOf(stage), std::move(buffer));
+}
+
 // The stages after the first would each sleep until the frame before them is done; an empty frame ends their sleeps at
 // once.
 absl::Status StagePipeline::WakeStages() {
   for (int stage = 1; stage < stages(); ++stage) {
-    std::shared_ptr<FrameBuffer> buffer = control_pool_.Acquire();
-    RETURN_IF_ERROR(EncodeControl(limits_.job, pb::Heartbeat(), buffer.get()));
-    RETURN_IF_ERROR(endpoint_->Send(Channel::kSetup, RankOf(stage), std::move(buffer)));
+    RETURN_IF_ERROR(SendControl(stage, limits_.job, pb::Heartbeat()));
   }
   return absl::OkStatus();
 }

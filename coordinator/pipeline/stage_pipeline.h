@@ -49,6 +49,7 @@ class StagePipeline : public Pipeline {
   absl::Status TakeTelemetry(const ReceivedFrame& frame);
   absl::Status TakeWeightRequest(const ReceivedFrame& frame);
   absl::Status SendWeights();
+  absl::Status SendControl(int stage, const JobEpoch& epoch, const ControlBody& body);
   absl::Status WakeStages();
   int RankOf(int stage) const { return roster_.stage(stage).rank; }
 

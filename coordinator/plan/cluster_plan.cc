@@ -1,9 +1,7 @@
 #include "coordinator/plan/cluster_plan.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,8 +12,7 @@
 #include "common/model/footprint.h"
 #include "common/wire/bit_class.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/plan/assumed_facts.h"
-#include "coordinator/plan/cpu_plan.h"
+#include "coordinator/plan/saved_plan.h"
 
 namespace stagecoach {
 namespace {
@@ -63,52 +60,42 @@ std::optional<PartWork> MeasuredLayer(const HostProfile& profile, const ModelDes
   return parts->layers[static_cast<size_t>(profile.model->layer)];
 }
 
-// What the stages cost on their hosts, whatever layers they have.
-absl::StatusOr<std::shared_ptr<PlannedPipeline>> CostsOn(const ClusterQuestion& question,
-                                                         const std::vector<StageCpus>& cpus,
-                                                         const std::vector<pb::Hello>& hellos) {
-  auto costs = std::make_shared<PlannedPipeline>();
-  ASSIGN_OR_RETURN(const KvType kv_type, FromProto(question.job.kv_type()));
-  ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(question.job)));
-  ASSIGN_OR_RETURN(costs->parts, PartsOf(*question.model, kv_type, isas.bf16_dot));
-  costs->measured_layer = MeasuredLayer(question.profile, *question.model, kv_type, isas.bf16_dot);
-  const PartWork* measured = costs->measured_layer.has_value() ? &*costs->measured_layer : nullptr;
-  for (size_t s = 0; s < question.stage_hosts.size(); ++s) {
-    costs->costs.emplace_back(&question.profile.hosts[question.stage_hosts[s]], cpus[s].threads, &costs->parts,
-                              measured);
-  }
-  return costs;
+absl::StatusOr<StageLink> LinkFrom(const HostProfile& profile, int from, int to) {
+  const std::optional<LinkFacts> facts = LinkBetween(profile, from, to);
+  if (facts.has_value()) return StageLink{facts->latency_us * 1e-6, facts->bytes_per_s(), facts->jitter_us * 1e-6};
+  return absl::InvalidArgumentError(absl::StrCat("nothing is known of the link from ", profile.hosts[from].name, " to ",
+                                                 profile.hosts[to].name,
+                                                 "; give it, or one for all, in the description of the hosts"));
 }
 
-// The pipeline with no layers given yet.
-absl::StatusOr<PipelineModel> PipelineOn(const ClusterQuestion& question, const PlannedPipeline& costs) {
+// The pipeline with no layers given yet, and what its stages cost on their hosts, whatever layers they have.
+absl::StatusOr<std::shared_ptr<PlannedPipeline>> PipelineOn(const ClusterQuestion& question,
+                                                            const std::vector<pb::Hello>& hellos) {
+  auto planned = std::make_shared<PlannedPipeline>();
+  ASSIGN_OR_RETURN(const KvType kv_type, FromProto(question.job.kv_type()));
+  ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(question.job)));
+  ASSIGN_OR_RETURN(planned->parts, PartsOf(*question.model, kv_type, isas.bf16_dot));
+  planned->measured_layer = MeasuredLayer(question.profile, *question.model, kv_type, isas.bf16_dot);
+  const PartWork* measured = planned->measured_layer.has_value() ? &*planned->measured_layer : nullptr;
   const HostProfile& profile = question.profile;
-  const auto link = [&](int from, int to) -> absl::StatusOr<StageLink> {
-    const std::optional<LinkFacts> facts = LinkBetween(profile, from, to);
-    if (!facts.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("nothing is known of the link from ", profile.hosts[from].name,
-                                                     " to ", profile.hosts[to].name,
-                                                     "; give it, or one for all, in the description of the hosts"));
-    }
-    return StageLink{facts->latency_us * 1e-6, facts->bytes_per_s(), facts->jitter_us * 1e-6};
-  };
-  PipelineModel pipeline;
+  PipelineModel& pipeline = planned->model;
   ASSIGN_OR_RETURN(const WireType wire, FromProto(question.job.wire_type()));
   pipeline.row_bytes = static_cast<double>(question.model->hyper.hidden) * static_cast<double>(WireTypeBytes(wire));
-  ASSIGN_OR_RETURN(const StageLink first, link(profile.coordinator, question.stage_hosts.front()));
+  const std::vector<int>& at = question.stage_hosts;
+  ASSIGN_OR_RETURN(const StageLink first, LinkFrom(profile, profile.coordinator, at.front()));
   pipeline.to_first_s = first.latency_s;
   pipeline.turn_s = question.coordinator_us * 1e-6;
   pipeline.wake_s = question.wake_us * 1e-6;
-  const size_t stages = question.stage_hosts.size();
-  for (size_t s = 0; s < stages; ++s) {
-    const int host = question.stage_hosts[s];
+  const std::vector<StageCpus> cpus = PlanCpus(hellos, question.job.threads(), /*bind=*/false);
+  for (size_t s = 0; s < at.size(); ++s) {
+    planned->costs.emplace_back(&profile.hosts[at[s]], cpus[s].threads, &planned->parts, measured);
     PipelineStage& stage = pipeline.stages.emplace_back();
-    stage.costs = &costs.costs[s];
-    stage.host = host;
-    stage.host_stages = static_cast<int>(std::count(question.stage_hosts.begin(), question.stage_hosts.end(), host));
-    ASSIGN_OR_RETURN(stage.link, link(host, s + 1 < stages ? question.stage_hosts[s + 1] : profile.coordinator));
+    stage.costs = &planned->costs.back();
+    stage.host = at[s];
+    stage.host_stages = static_cast<int>(std::count(at.begin(), at.end(), at[s]));
+    ASSIGN_OR_RETURN(stage.link, LinkFrom(profile, at[s], s + 1 < at.size() ? at[s + 1] : profile.coordinator));
   }
-  return pipeline;
+  return planned;
 }
 
 // Tokens of a request that a decode step gives each: the prompt's last row gives the first.
@@ -116,8 +103,8 @@ double DecodedTokens(const PlanLoad& load) { return static_cast<double>(load.out
 
 // What each stage would take for one request of each sequence if it had everything: the partitioner picks from it.
 // Every stage is taken to be busy, with as many groups as stages.
-PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineModel& pipeline,
-                              const PlannedPipeline& costs) {
+PartitionInput PartitionCosts(const ClusterQuestion& question, const PlannedPipeline& costs) {
+  const PipelineModel& pipeline = costs.model;
   const int stages = pipeline.size();
   const auto sequences = static_cast<double>(question.job.max_num_seqs());
   const double groups = std::max(std::min<double>(sequences, stages),
@@ -130,11 +117,10 @@ PartitionInput PartitionCosts(const ClusterQuestion& question, const PipelineMod
   const double steps = groups * DecodedTokens(question.load);
   PartitionInput input;
   input.stages = stages;
-  input.layer_cost.assign(costs.parts.layers.size(), 0);
   for (int s = 0; s < stages; ++s) {
     const double active = ActiveStages(pipeline, s, stages);
     const StageCosts& on = costs.costs[static_cast<size_t>(s)];
-    PartCosts& all = input.stage_costs.emplace_back();
+    PartCosts& all = input.costs.emplace_back();
     all.layers.assign(costs.parts.layers.size(), 0);
     for (size_t layer = 0; layer < all.layers.size(); ++layer) {
       const auto number = static_cast<int64_t>(layer);
@@ -231,11 +217,9 @@ absl::StatusOr<int64_t> SequencesHeld(const ClusterQuestion& question, const Job
 // `micro_batches`: in flight; 0: those of the defaults for what is sized, and the best number for what is predicted.
 absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_t micro_batches) {
   const std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts, question.job.isa());
-  const std::vector<StageCpus> cpus = PlanCpus(hellos, question.job.threads(), false);
-  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, CostsOn(question, cpus, hellos));
-  ASSIGN_OR_RETURN(costs->model, PipelineOn(question, *costs));
+  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, PipelineOn(question, hellos));
   PipelineModel& pipeline = costs->model;
-  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
+  const PartitionInput split_by = PartitionCosts(question, *costs);
   pb::ConfigureJob job = question.job;
   job.set_micro_batches(micro_batches);
   if (job.prefill_chunk() == 0) job.set_prefill_chunk(static_cast<int32_t>(kLargestChunk));
@@ -272,11 +256,10 @@ int CoresOfHost(const std::string& host, const std::vector<pb::Hello>& hellos) {
 
 bool ProfileIsOf(const HostProfile& profile, const ModelDescription& model) {
   if (!profile.model.has_value()) return false;
-  uint64_t bytes = 0;
-  for (const FileFingerprint& shard : model.file->fingerprints()) bytes += shard.size_bytes;
   const ProbedModel& probed = *profile.model;
-  return probed.file_bytes == bytes && probed.header_hash == model.file->fingerprints().front().header_hash &&
-         probed.layer >= 0 && probed.layer < model.hyper.layer_count();
+  return probed.file_bytes == ModelFileBytes(model) &&
+         probed.header_hash == model.file->fingerprints().front().header_hash && probed.layer >= 0 &&
+         probed.layer < model.hyper.layer_count();
 }
 
 std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<int>& stage_hosts,
@@ -326,10 +309,8 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
   question.load.prompt_tokens =
       std::clamp<int64_t>(context - question.load.output_tokens, 1, question.load.prompt_tokens);
   question.load.output_tokens = std::clamp<int64_t>(context - 1, 1, question.load.output_tokens);
-  const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), false);
-  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, CostsOn(question, cpus, hellos));
-  ASSIGN_OR_RETURN(const PipelineModel pipeline, PipelineOn(question, *costs));
-  const PartitionInput split_by = PartitionCosts(question, pipeline, *costs);
+  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, PipelineOn(question, hellos));
+  const PartitionInput split_by = PartitionCosts(question, *costs);
   return PlanJob(job, hellos, *question.model, epoch, &split_by);
 }
 

@@ -13,7 +13,6 @@
 
 #include "absl/status/statusor.h"
 #include "common/model/model_description.h"
-#include "coordinator/plan/assumed_facts.h"
 #include "coordinator/plan/host_profile.h"
 #include "coordinator/plan/job_plan.h"
 #include "coordinator/plan/prediction.h"
@@ -68,7 +67,7 @@ struct ClusterPlan {
 absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question);
 
 // The job of hosts that introduced themselves and of which nothing was measured: its layers are split as PlanCluster
-// would split them for the same hosts with assumed speeds (assumed_facts.h), by their cores and the instruction sets
+// would split them for the same hosts with assumed speeds (host_profile.h), by their cores and the instruction sets
 // that the job takes, and requests of the default load, as far as they fit the context. `hellos` as for PlanJob, whose
 // errors these are.
 absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,

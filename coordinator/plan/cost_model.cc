@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "common/base/check.h"
-#include "coordinator/plan/assumed_facts.h"
 
 namespace stagecoach {
 namespace {

@@ -34,7 +34,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/model/part_work.h"
+#include "common/model/footprint.h"
 #include "coordinator/plan/host_profile.h"
 
 namespace stagecoach {
@@ -73,7 +73,7 @@ struct StageSpeed {
 // The share of one of `active` stages (>= 1; the mean, so it need not be whole) that compute at the same moment, with
 // `threads` threads each: of the read bandwidth 1 / active of what the host gives so many stages; of the arithmetic
 // what so many threads do, but no more than their share of the cores. Fewer threads than those that read so fast read
-// as much less as they are fewer, or what is assumed of a core (assumed_facts.h) where that is more. nullopt for a host
+// as much less as they are fewer, or what is assumed of a core (host_profile.h) where that is more. nullopt for a host
 // without speeds.
 std::optional<StageSpeed> SpeedOfStage(const HostFacts& host, int threads, double active);
 

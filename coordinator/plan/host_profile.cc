@@ -1,18 +1,30 @@
 #include "coordinator/plan/host_profile.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <type_traits>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/base/value_range.h"
+#include "common/job/job_limits.h"
+#include "common/json/json_fields.h"
+#include "common/json/json_input.h"
 
 namespace stagecoach {
-namespace {
 
-constexpr size_t kMaxFileBytes = size_t{16} << 20;
+void SortSpeeds(std::vector<HostSpeed>* speeds) {
+  std::stable_sort(speeds->begin(), speeds->end(), [](const HostSpeed& a, const HostSpeed& b) {
+    return std::pair(a.stages, a.threads) < std::pair(b.stages, b.threads);
+  });
+}
+
+namespace {
 
 // Takes the slower one of each.
 void Worsen(const LinkFacts& link, std::optional<LinkFacts>* worst) {
@@ -31,6 +43,242 @@ std::optional<LinkFacts> WorstOf(const HostProfile& profile, int from, int to) {
     if (link.from == from && link.to == to) Worsen(link, &worst);
   }
   return worst;
+}
+
+// --- the document: what is declared here is written and read -----------------------------------------------------
+
+constexpr double kGib = 1073741824.0;
+constexpr size_t kLineBytes = 180;
+constexpr IntegerRange kVersionRange = {kHostProfileVersion, kHostProfileVersion};
+constexpr IntegerRange kNameBytes = {1, 255};
+constexpr IntegerRange kTextBytes = {0, 4096};
+constexpr IntegerRange kSlotsRange = {0, JobLimits::kStages.range.max};
+constexpr IntegerRange kCountRange = {1, 1 << 20};
+constexpr IntegerRange kIndexRange = {0, 1 << 20};
+constexpr IntegerRange kFileBytesRange = {0, std::numeric_limits<int64_t>::max()};
+constexpr NumberRange kMemoryGibRange = {0, 1 << 22, /*open_min=*/true};
+constexpr NumberRange kAvailableGibRange = {0, kMemoryGibRange.max};
+constexpr NumberRange kRateRange = {1e-6, 1e9};  // by which times stay finite
+constexpr NumberRange kRateOrZeroRange = {0, 1e9};
+constexpr NumberRange kTimeRange = {0, 1e12};
+constexpr NumberRange kOffsetRange = {-1e18, 1e18};
+constexpr double kF32OfInt8 = 0.25;  // where a hand-written host says nothing
+constexpr char kCoordinatorStage[] = "coordinator";
+
+template <typename Fields>
+constexpr bool kReads = std::is_same_v<Fields, JsonReader>;
+
+absl::Status CheckIsa(const std::string& name) { return ParseInstructionSet(name).status(); }
+absl::Status CheckKvType(const std::string& name) { return ParseKvType(name).status(); }
+absl::Status CheckHugePages(const std::string& setting) {
+  if (setting == "always" || setting == "madvise" || setting == "never") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("expected always, madvise or never, found ", JsonString(setting)));
+}
+
+template <typename Fields, typename Bytes>
+void VisitGib(Fields& fields, const char* name, Bytes& bytes, NumberRange range,
+              std::optional<double> absent = std::nullopt) {
+  double gib = static_cast<double>(bytes) / kGib;
+  fields.Field(name, gib, range, absent);
+  if constexpr (kReads<Fields>) bytes = static_cast<uint64_t>(std::llround(gib * kGib));
+}
+
+template <typename Fields, typename Speed>
+void VisitRates(Fields& fields, Speed& speed) {
+  fields.Field("read_gb_s", speed.read_gbps, kRateRange);
+  fields.Field("int8_gops", speed.int8_gops, kRateRange);
+  fields.Field("bf16_gops", speed.bf16_gops, kRateOrZeroRange, 0.0);
+  fields.Field("f32_gops", speed.f32_gops, kRateRange, kF32OfInt8 * speed.int8_gops);
+}
+
+constexpr auto kVisitSpeed = [](auto& fields, auto& speed) {
+  fields.Field("stages", speed.stages, kCountRange);
+  fields.Field("threads", speed.threads, kCountRange);
+  VisitRates(fields, speed);
+  fields.End();
+};
+
+constexpr auto kVisitStep = [](auto& fields, auto& step) {
+  fields.Field("rows", step.rows, kCountRange);
+  fields.Field("sequences", step.sequences, IntegerRange{1, step.rows});
+  fields.Field("context", step.context, JobLimits::kContext.range);
+  fields.Field("threads", step.threads, kCountRange);
+  fields.Field("layer_us", step.layer_us, kTimeRange);
+  fields.Field("head_us", step.head_us, kTimeRange, 0.0);
+  fields.End();
+};
+
+// Of a host that has no list of speeds: of one stage with all cores. The coordinator's host needs none.
+void ReadOwnSpeed(JsonReader& fields, HostFacts* host) {
+  const bool has_rates = fields.Has("read_gb_s") || fields.Has("int8_gops");
+  if (host->slots == 0 && !has_rates) return;
+  host->speeds.push_back({.threads = host->cores});
+  VisitRates(fields, host->speeds.back());
+}
+
+constexpr auto kVisitHost = [](auto& fields, auto& host) {
+  fields.Field("name", host.name, kNameBytes);
+  fields.Field("slots", host.slots, kSlotsRange, 1);
+  fields.Field("cores", host.cores, kCountRange);
+  fields.Field("hardware_threads", host.hardware_threads, kCountRange, host.cores);
+  fields.Field("numa_nodes", host.numa_nodes, kCountRange, 1);
+  VisitGib(fields, "memory_gib", host.memory_bytes, kMemoryGibRange);
+  VisitGib(fields, "available_gib", host.available_bytes, kAvailableGibRange,
+           static_cast<double>(host.memory_bytes) / kGib);
+  fields.Field("huge_pages", host.huge_pages, CheckHugePages, "");
+  fields.Texts("isas", host.isas, CheckIsa);
+  fields.Field("isa", host.isa, CheckIsa, "");
+  if constexpr (kReads<std::decay_t<decltype(fields)>>) {
+    if (!fields.Has("speeds")) {
+      ReadOwnSpeed(fields, &host);
+    } else {
+      fields.Objects("speeds", host.speeds, kVisitSpeed);
+      if (host.speeds.empty() && host.slots > 0) fields.Fail("speeds", "at least one", "none");
+      SortSpeeds(&host.speeds);
+    }
+  } else {
+    fields.Objects("speeds", host.speeds, kVisitSpeed);
+  }
+  fields.Objects("steps", host.steps, kVisitStep);
+  fields.End();
+};
+
+// The hosts of a profile, which its other parts name.
+struct HostNames {
+  const std::vector<HostFacts>& hosts;
+  absl::flat_hash_map<std::string, int> index = {};  // while reading, as are the others
+  std::set<std::string> uplinks = {};
+  std::set<int> in_uplinks = {};
+
+  // -1: there is none.
+  int IndexOf(const std::string& name) const {
+    const auto found = index.find(name);
+    return found == index.end() ? -1 : found->second;
+  }
+};
+
+template <typename Fields, typename Index>
+void VisitHostName(Fields& fields, const char* field, const HostNames& names, Index& host) {
+  std::string name;
+  if constexpr (!kReads<Fields>) name = names.hosts[static_cast<size_t>(host)].name;
+  fields.Field(field, name, kTextBytes);
+  if constexpr (kReads<Fields>) {
+    host = names.IndexOf(name);
+    if (host < 0) fields.Fail(field, "the name of a host", JsonString(name));
+  }
+}
+
+// The stage at an end of a link: a number, the coordinator by its name, or nothing.
+void VisitLinkEnd(JsonReader& fields, const char* field, size_t stages, int& stage) {
+  const Json* found = fields.Find(field, /*required=*/false);
+  if (found == nullptr) return;
+  const bool coordinator = found->is_string() && found->get_ref<const std::string&>() == kCoordinatorStage;
+  if (coordinator) {
+    stage = LinkFacts::kCoordinator;
+  } else {
+    fields.Field(field, stage, IntegerRange{0, std::max<int64_t>(static_cast<int64_t>(stages) - 1, 0)});
+  }
+}
+void VisitLinkEnd(JsonWriter& fields, const char* field, size_t, int stage) {
+  if (stage != LinkFacts::kNoStage) fields.Field(field, stage >= 0 ? Json(stage) : Json(kCoordinatorStage));
+}
+
+constexpr auto kVisitLink = [](auto& fields, auto& link) {
+  fields.Field("latency_us", link.latency_us, kTimeRange);
+  fields.Field("bandwidth_gbit_s", link.bandwidth_gbit_s, kRateRange);
+  if (kReads<std::decay_t<decltype(fields)>> || link.jitter_us > 0) {
+    fields.Field("jitter_us", link.jitter_us, kTimeRange, 0.0);
+  }
+};
+
+constexpr auto kVisitModel = [](auto& fields, auto& model) {
+  fields.Field("name", model.name, kTextBytes);
+  fields.Field("file_bytes", model.file_bytes, kFileBytesRange);
+  fields.Hash("header_hash", model.header_hash);
+  fields.Field("layer", model.layer, kIndexRange);
+  fields.Field("layer_bytes", model.layer_bytes, kFileBytesRange);
+  fields.Field("head_bytes", model.head_bytes, kFileBytesRange);
+  fields.Field("kv_type", model.kv_type, CheckKvType);
+  fields.End();
+};
+
+// An uplink has a name of its own, and a host one uplink at most.
+void ReadUplinkHosts(JsonReader& fields, HostNames* names, UplinkFacts* uplink) {
+  if (!names->uplinks.insert(uplink->name).second) {
+    fields.Fail("name", "a name that no other uplink has", absl::StrCat(JsonString(uplink->name), " again"));
+  }
+  std::vector<std::string> hosts;
+  fields.Texts(
+      "hosts", hosts, [](const std::string&) { return absl::OkStatus(); }, /*required=*/true);
+  for (const std::string& name : hosts) {
+    uplink->hosts.push_back(names->IndexOf(name));
+    if (uplink->hosts.back() < 0) return fields.Fail("hosts", "names of hosts", JsonString(name));
+    if (names->in_uplinks.insert(uplink->hosts.back()).second) continue;
+    fields.Fail("hosts", "every host in one uplink at most", absl::StrCat(JsonString(name), " again"));
+  }
+}
+
+// What the rest of the document names its hosts by.
+void IndexHosts(JsonReader& fields, const std::string& coordinator, HostProfile* profile, HostNames* names) {
+  if (profile->hosts.empty()) fields.Fail("hosts", "at least one host", "none");
+  for (size_t i = 0; i < profile->hosts.size(); ++i) {
+    const std::string& name = profile->hosts[i].name;
+    if (names->index.emplace(name, static_cast<int>(i)).second) continue;
+    fields.Fail(absl::StrCat("hosts[", i, "].name"), "a name that no other host has",
+                absl::StrCat(JsonString(name), " again"));
+  }
+  if (!fields.Has("coordinator")) return;
+  profile->coordinator = names->IndexOf(coordinator);
+  if (profile->coordinator < 0) fields.Fail("coordinator", "the name of a host", JsonString(coordinator));
+}
+
+template <typename Fields, typename Profile>
+void VisitProfile(Fields& fields, Profile& profile) {
+  int version = kHostProfileVersion;
+  fields.Field("version", version, kVersionRange, kHostProfileVersion);
+  fields.Field("measured_at", profile.measured_at, kTextBytes, "");
+  HostNames names = {.hosts = profile.hosts};
+  std::string coordinator;
+  if constexpr (!kReads<Fields>) coordinator = profile.hosts[static_cast<size_t>(profile.coordinator)].name;
+  fields.Field("coordinator", coordinator, kTextBytes, "");
+  fields.Objects("hosts", profile.hosts, kVisitHost, /*required=*/true);
+  if constexpr (kReads<Fields>) IndexHosts(fields, coordinator, &profile, &names);
+  fields.Objects("stages", profile.stages, [&](auto& stage_fields, auto& stage) {
+    VisitHostName(stage_fields, "host", names, stage.host);
+    stage_fields.Field("rank", stage.rank, kIndexRange);
+    stage_fields.Field("threads", stage.threads, kCountRange);
+    stage_fields.Field("clock_offset_us", stage.clock_offset_us, kOffsetRange, 0.0);
+    stage_fields.Field("clock_error_us", stage.clock_error_us, kTimeRange, 0.0);
+    stage_fields.End();
+  });
+  fields.Objects("links", profile.links, [&](auto& link_fields, auto& link) {
+    VisitHostName(link_fields, "from", names, link.from);
+    VisitHostName(link_fields, "to", names, link.to);
+    kVisitLink(link_fields, link);
+    VisitLinkEnd(link_fields, "from_stage", profile.stages.size(), link.from_stage);
+    VisitLinkEnd(link_fields, "to_stage", profile.stages.size(), link.to_stage);
+    link_fields.End();
+  });
+  fields.Object("link", profile.default_link, [](auto& link_fields, auto& link) {
+    kVisitLink(link_fields, link);
+    link_fields.End();
+  });
+  if (kReads<Fields> || !profile.uplinks.empty()) {
+    fields.Objects("uplinks", profile.uplinks, [&](auto& uplink_fields, auto& uplink) {
+      uplink_fields.Field("name", uplink.name, kTextBytes);
+      uplink_fields.Field("bandwidth_gbit_s", uplink.bandwidth_gbit_s, kRateRange);
+      if constexpr (kReads<std::decay_t<decltype(uplink_fields)>>) {
+        ReadUplinkHosts(uplink_fields, &names, &uplink);
+      } else {
+        std::vector<std::string> hosts;
+        for (const int host : uplink.hosts) hosts.push_back(profile.hosts[static_cast<size_t>(host)].name);
+        uplink_fields.Field("hosts", hosts);
+      }
+      uplink_fields.End();
+    });
+  }
+  fields.Object("model", profile.model, kVisitModel);
+  fields.End();
 }
 
 }  // namespace
@@ -67,19 +315,64 @@ const HostSpeed* SpeedOf(const HostFacts& host, int stages, int threads) {
   return best;
 }
 
+AssumedRates AssumedRatesOfCore(InstructionSet isa) {
+  switch (isa) {
+    case InstructionSet::kScalar: return {.int8_gops = 8, .f32_gops = 10};
+    case InstructionSet::kAvx2: return {.int8_gops = 120, .f32_gops = 40};
+    case InstructionSet::kAvx512: return {.int8_gops = 140, .f32_gops = 75};
+    case InstructionSet::kAvx512Bf16: return {.int8_gops = 300, .bf16_gops = 75, .f32_gops = 75};
+    case InstructionSet::kAvx512Vnni:
+    case InstructionSet::kNeonDotprod:
+    case InstructionSet::kNeonI8mm: break;
+  }
+  return {.int8_gops = 300, .f32_gops = 75};
+}
+
+HostFacts AssumedHost(const std::string& name, int cores, uint64_t available_bytes, InstructionSet isa) {
+  HostFacts host;
+  host.name = name;
+  host.cores = cores;
+  host.hardware_threads = cores;
+  host.memory_bytes = available_bytes;
+  host.available_bytes = available_bytes;
+  host.isas.push_back(InstructionSetName(isa));
+  const AssumedRates core = AssumedRatesOfCore(isa);
+  host.speeds.push_back({.stages = 1,
+                         .threads = cores,
+                         .read_gbps = std::min(kAssumedReadGbpsOfCore * cores, kAssumedReadGbpsOfHost),
+                         .int8_gops = core.int8_gops * cores,
+                         .bf16_gops = core.bf16_gops * cores,
+                         .f32_gops = core.f32_gops * cores});
+  return host;
+}
+
+LinkFacts AssumedLink() {
+  LinkFacts link;
+  link.latency_us = kAssumedLinkLatencyUs;
+  link.bandwidth_gbit_s = kAssumedLinkGbitS;
+  return link;
+}
+
+absl::StatusOr<HostProfile> ParseHostProfile(absl::string_view file, absl::string_view text) {
+  const absl::StatusOr<Json> document = ParseJson(text);
+  if (!document.ok()) return absl::InvalidArgumentError(absl::StrCat("'", file, "': ", document.status().message()));
+  absl::Status status;
+  JsonReader fields(file, "", *document, &status);
+  HostProfile profile;
+  VisitProfile(fields, profile);
+  RETURN_IF_ERROR(status);
+  return profile;
+}
+
+std::string HostProfileJson(const HostProfile& profile) {
+  Json json;
+  JsonWriter fields(&json);
+  VisitProfile(fields, profile);
+  return WrappedJson(json, kLineBytes);
+}
+
 absl::StatusOr<HostProfile> ReadHostProfile(const std::string& file) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  std::string text(kMaxFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!in.is_open() || in.bad() || (in.gcount() == 0 && errno != 0)) {
-    return absl::NotFoundError(absl::StrCat("cannot read '", file, "': ", std::strerror(errno == 0 ? EIO : errno)));
-  }
-  text.erase(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMaxFileBytes) {
-    return absl::NotFoundError(
-        absl::StrCat("'", file, "' has more than ", kMaxFileBytes, " bytes and is no host profile"));
-  }
+  ASSIGN_OR_RETURN(const std::string text, ReadDocument(file, "host profile"));
   return ParseHostProfile(file, text);
 }
 

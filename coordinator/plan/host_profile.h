@@ -7,6 +7,7 @@
 // Units: memory in bytes, rates of memory in 10^9 bytes a second, of arithmetic in 10^9 operations a second (a
 // multiply-add of one element counts as two), times in microseconds, rates of links in 10^9 bits a second.
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/job/job_choices.h"
 
 namespace stagecoach {
 
@@ -30,11 +32,11 @@ struct HostSpeed {
   double f32_gops = 0;   // > 0
   friend bool operator==(const HostSpeed&, const HostSpeed&) = default;
 };
+void SortSpeeds(std::vector<HostSpeed>* speeds);  // by stages, then threads; of equal ones the first stays first
 
-// How long a step takes in one process that has the host for itself, with so many threads; a probe takes those that a
-// job would give a stage, and all cores where these are more. `rows` rows of `sequences` sequences, as many of
-// each (rows == sequences is decode, sequences == 1 otherwise a chunk of a prompt); the last row of every sequence sees
-// `context` positions, itself included (a chunk from position 0 has context == rows).
+// How long a step takes in one process that has the host for itself. `rows` rows of `sequences` sequences, as many of
+// each: rows == sequences is decode, sequences == 1 otherwise a chunk of a prompt. The last row of every sequence sees
+// `context` positions, itself included; a chunk from position 0 has context == rows.
 struct StepTime {
   int rows = 1;
   int sequences = 1;
@@ -134,17 +136,40 @@ std::optional<LinkFacts> LinkBetween(const HostProfile& profile, int from, int t
 // above `threads`; where there is none so small, the smallest. nullptr where the host has no speeds.
 const HostSpeed* SpeedOf(const HostFacts& host, int stages, int threads);
 
-// A cluster file as short as it can be, for help texts.
+// What is taken for hosts and links that nobody has measured or described: round numbers of servers of the last years,
+// on the low side. Good enough to compare plans with each other, not to promise a speed. Their ratios decide how layers
+// are split: prompts are bound by arithmetic and hardly use the output head; decoding is bound by reading and pays for
+// the head in every step.
+inline constexpr double kAssumedReadGbpsOfCore = 10, kAssumedReadGbpsOfHost = 80;  // the lesser of cores' and host's
+inline constexpr double kAssumedLinkGbitS = 10, kAssumedLinkLatencyUs = 50;        // between two hosts
+
+// Of the coordinator for a micro-batch: amid the 11 to 43 us that were seen on two cores of a Sapphire Rapids. From a
+// frame's arrival until whoever waits for it has it: a guess. simulate_bench.py --calibrate takes both from a run.
+inline constexpr double kAssumedTurnUs = 25, kAssumedWakeUs = 50;
+
+// Of a core with the kernels of an instruction set, in 10^9 operations a second; bf16 is 0 without its dot. What
+// AVX-512 VNNI has is a round number; the others stand to it as they did in kernel_bench on a Sapphire Rapids (busy
+// machine, processor time, two runs, GOP/s with AVX2, AVX-512, VNNI and VNNI with the BF16 dot): prefill of Q8_0 51,
+// 62, 267, 243, of Q4_0 82, 96, 178, 186, of Q4_K 84, 86, 144, 184, of Q6_K 59, 70, 112, 112 (in the mean 0.4 and 0.46
+// of VNNI); of F32 41, 63, 64, 64, attention 29, 59, 59, 59; of BF16 39, 68, 64, 54. Scalar kernels: the peak of scalar
+// code. Arm's sets were not measured, and are taken for VNNI.
+struct AssumedRates {
+  double int8_gops = 0, bf16_gops = 0, f32_gops = 0;
+};
+AssumedRates AssumedRatesOfCore(InstructionSet isa);
+
+// A host of which only these are known; its speeds are the numbers above. `isa`: that its stages compute with.
+HostFacts AssumedHost(const std::string& name, int cores, uint64_t available_bytes, InstructionSet isa);
+
+LinkFacts AssumedLink();
+
+// A cluster file as short as it can be.
 inline constexpr char kClusterFileExample[] =
     R"({"hosts": [{"name": "n1", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}], )"
     R"("link": {"latency_us": 30, "bandwidth_gbit_s": 10}})";
 
 // Reads the document; `file` is for the messages. A profile that was saved has all fields. One written by hand (a
-// cluster file) may be as short as
-//
-//   {"hosts": [{"name": "node1", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
-//              {"name": "node2", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}],
-//    "link": {"latency_us": 30, "bandwidth_gbit_s": 10}}
+// cluster file) may leave out those that have a default, in parentheses:
 //
 // Top: version (1), measured_at, coordinator (a host's name; the first host), hosts (required, at least one), stages,
 // links, link (the default one), uplinks, model.
@@ -162,7 +187,7 @@ absl::StatusOr<HostProfile> ParseHostProfile(absl::string_view file, absl::strin
 // The document of a profile, with every field; reading it gives the same profile.
 std::string HostProfileJson(const HostProfile& profile);
 
-// Reads the file and parses it. kNotFound when it cannot be read or has more than 16 MiB.
+// Reads the file and parses it. kNotFound as of ReadDocument.
 absl::StatusOr<HostProfile> ReadHostProfile(const std::string& file);
 
 }  // namespace stagecoach

@@ -1,24 +1,140 @@
 #include "coordinator/plan/job_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
+#include "common/model/footprint.h"
 #include "common/step/sampling_limits.h"
 #include "common/step/window_blocks.h"
 #include "common/wire/bit_class.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/plan/cpu_plan.h"
-#include "coordinator/plan/layer_split.h"
-#include "coordinator/plan/pool_plan.h"
 #include "coordinator/plan/saved_plan.h"
+#include "coordinator/plan/stage_memory.h"
 
 namespace stagecoach {
 namespace {
+
+constexpr uint64_t kMostGivenBytes = uint64_t{1} << 50;  // more than any host has; sums of it fit
+
+// Runs of neighbours on one host, each with its share of the least that any stage sees of the host's memory.
+std::vector<HostMemory> HostsOf(const std::vector<pb::Hello>& hellos) {
+  struct Host {
+    uint64_t available = std::numeric_limits<uint64_t>::max();
+    uint64_t stages = 0;
+  };
+  std::map<std::string, Host> hosts;
+  for (const pb::Hello& hello : hellos) {
+    Host& host = hosts[hello.host()];
+    host.available = std::min<uint64_t>(host.available, hello.available_memory_bytes());
+    ++host.stages;
+  }
+  std::vector<HostMemory> runs;
+  for (int i = 0; i < static_cast<int>(hellos.size()); ++i) {
+    if (runs.empty() || runs.back().host != hellos[i].host()) runs.push_back({hellos[i].host(), i, i, 0});
+    ++runs.back().last_stage;
+  }
+  for (HostMemory& run : runs) {
+    const Host& host = hosts[run.host];
+    const auto stages = static_cast<uint64_t>(run.last_stage - run.first_stage);
+    run.available_bytes =
+        stages == host.stages ? host.available : host.available / host.stages * stages;  // in this order: no overflow
+  }
+  return runs;
+}
+
+pb::StageAssignment WithLayers(pb::StageAssignment stage, int64_t begin, int64_t end) {
+  stage.set_first_layer(begin);
+  stage.set_last_layer(end);
+  return stage;
+}
+
+absl::StatusOr<PartitionMemory> MemoryOf(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                         const ModelDescription& model,
+                                         const std::vector<pb::StageAssignment>& stages) {
+  const int64_t layers = model.hyper.layer_count();
+  const PoolSizes pools(job, model.hyper);
+  PartitionMemory memory;
+  memory.hosts = HostsOf(hellos);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    ASSIGN_OR_RETURN(const std::vector<uint64_t> block,
+                     KvBlockBytes(model, WithLayers(stages.front(), layer, layer + 1)));
+    memory.layer_bytes.push_back(StageWeightMemory(model, layer, layer + 1, false, false) +
+                                 (job.kv_cache_bytes() > 0 ? 0 : LeastPoolBytes(job, pools, block)));
+  }
+  // Tensors that every stage has are in each of these.
+  const uint64_t layer = StageWeightMemory(model, 0, 1, false, false);
+  const uint64_t with_embedding = StageWeightMemory(model, 0, 1, true, false);
+  const uint64_t with_head = StageWeightMemory(model, 0, 1, false, true);
+  memory.embedding_bytes = with_embedding - layer;
+  memory.head_bytes = with_head - layer;
+  memory.tied_bytes = with_embedding + with_head - layer - StageWeightMemory(model, 0, 1, true, true);
+  const int64_t typical = (layers + static_cast<int64_t>(stages.size()) - 1) / static_cast<int64_t>(stages.size());
+  for (size_t i = 0; i < stages.size(); ++i) {
+    ASSIGN_OR_RETURN(const std::vector<uint64_t> block, KvBlockBytes(model, WithLayers(stages[i], 0, typical)));
+    const uint64_t blocks = std::min(MostBlocks(job, stages[i].context()),
+                                     std::max<uint64_t>(1, pools.Fitting(hellos[i].available_memory_bytes(), block)));
+    ASSIGN_OR_RETURN(const StageMemory all,
+                     StageMemoryOf(model, WithLayers(stages[i], 0, layers), pools.Blocks(blocks)));
+    memory.stage_bytes.push_back(all.buffers() + std::min<uint64_t>(job.kv_cache_bytes(), kMostGivenBytes));
+  }
+  return memory;
+}
+
+struct LayerSplit {
+  std::vector<LayerRange> layers;  // [stages]
+  absl::Status lack;               // why no split fits, as far as can be told before the pools are sized: then the
+                                   // layers are split as if there were memory enough
+};
+
+// As the job says, else by cost (`costs`; nullptr: the bytes that a decode step of one group for every stage reads)
+// within the memory of the hosts. `stages` are complete but for layers and pools, each for one of `hellos`. What a host
+// must have room for: weights, buffers, and the LeastPoolBytes of KV cache; buffers are counted for
+// the widest layers of the model. Where a host's stages are not neighbours, each run of them has its share of the
+// memory by number of stages. kInvalidArgument: a split that is none.
+absl::StatusOr<LayerSplit> SplitLayers(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                       const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
+                                       const PartitionInput* costs) {
+  LayerSplit split;
+  if (job.layer_split_size() > 0) {
+    ASSIGN_OR_RETURN(split.layers, ParseLayerSplit(absl::StrJoin(job.layer_split(), ","), model.hyper.layer_count(),
+                                                   static_cast<int>(stages.size())));
+    return split;
+  }
+  PartitionInput input;
+  if (costs != nullptr) {
+    input = *costs;
+  } else {
+    // Whatever K and V are stored as: only weights count here.
+    ASSIGN_OR_RETURN(const ModelParts parts, PartsOf(model, KvType::kF32, /*bf16_dot=*/false));
+    const double rows = std::max(1.0, static_cast<double>(job.max_num_seqs()) / static_cast<double>(stages.size()));
+    PartCosts& all = input.costs.emplace_back();
+    for (const PartWork& layer : parts.layers) all.layers.push_back(layer.BytesTouched(rows));
+    all.head = parts.head.BytesTouched(rows);
+  }
+  input.stages = static_cast<int>(stages.size());
+  input.memory = {};
+  // First without memory: what is wrong with the rest is then not hidden behind it.
+  ASSIGN_OR_RETURN(split.layers, PartitionLayers(input));
+  ASSIGN_OR_RETURN(input.memory, MemoryOf(job, hellos, model, stages));
+  absl::StatusOr<std::vector<LayerRange>> within = PartitionLayers(input);
+  if (within.ok()) {
+    split.layers = *std::move(within);
+  } else if (input.memory.hosts.size() > 1 && job.kv_cache_bytes() == 0) {
+    split.lack = within.status();  // otherwise the sizing of the pools says it better: it knows the fields
+  }
+  return split;
+}
 
 constexpr int64_t kMinOpenTokens = 16384;
 
@@ -102,12 +218,145 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   if (job.has_emulated_link()) *stage->mutable_emulated_link() = job.emulated_link();
 }
 
+// --- threads and CPUs ------------------------------------------------------------------------------------------------
+
+// A core's hardware threads, and the NUMA node they are on.
+struct Core {
+  std::vector<int32_t> cpus;
+  int32_t node = 0;
+};
+using Cores = std::vector<Core>;
+
+// In the order of their first hardware threads.
+Cores CoresOf(const pb::Hello& hello) {
+  Cores cores;
+  std::map<int32_t, size_t> index;
+  for (const pb::CpuPlace& place : hello.cpus()) {
+    const auto [at, added] = index.try_emplace(place.core(), cores.size());
+    if (added) cores.push_back({.node = place.node()});
+    cores[at->second].cpus.push_back(place.cpu());
+  }
+  return cores;
+}
+
+// What the CPU quota leaves of the cores; a rank that knows of no cores has told how many threads can run.
+int32_t UsableCores(const pb::Hello& hello) {
+  const size_t cores = CoresOf(hello).size();
+  return cores == 0 ? hello.allowed_cores() : std::min(static_cast<int32_t>(cores), hello.allowed_cores());
+}
+
+std::set<int32_t> CpuSet(const pb::Hello& hello) {
+  std::set<int32_t> cpus;
+  for (const pb::CpuPlace& place : hello.cpus()) cpus.insert(place.cpu());
+  return cpus;
+}
+
+// The stages of one host, as indices.
+using Host = std::vector<size_t>;
+
+bool ShareOneSet(const std::vector<pb::Hello>& stages, const Host& host) {
+  const std::set<int32_t> first = CpuSet(stages[host[0]]);
+  return std::all_of(host.begin(), host.end(), [&](size_t stage) { return CpuSet(stages[stage]) == first; });
+}
+
+// The stages of the host that may use a CPU of this one's, itself included.
+Host Contenders(const std::vector<pb::Hello>& stages, const Host& host, size_t stage) {
+  const std::set<int32_t> own = CpuSet(stages[stage]);
+  Host contenders;
+  std::copy_if(host.begin(), host.end(), std::back_inserter(contenders), [&](size_t other) {
+    const std::set<int32_t> cpus = CpuSet(stages[other]);
+    return other == stage || own.empty() ||
+           std::any_of(cpus.begin(), cpus.end(), [&](int32_t cpu) { return own.count(cpu) > 0; });
+  });
+  return contenders;
+}
+
+bool HasQuota(const pb::Hello& hello) { return hello.allowed_cores() < hello.cpus_size(); }
+
+int32_t Threads(const std::vector<StageCpus>& plan, const Host& of) {
+  return std::accumulate(of.begin(), of.end(), 0, [&](int32_t sum, size_t stage) { return sum + plan[stage].threads; });
+}
+
+// Whether an unbound stage and those that share CPUs with it have more threads than can run at once.
+bool IsContended(const std::vector<pb::Hello>& stages, const Host& host, size_t stage,
+                 const std::vector<StageCpus>& plan) {
+  const pb::Hello& hello = stages[stage];
+  if (HasQuota(hello) && Threads(plan, host) > hello.allowed_cores()) return true;
+  const Host contenders = Contenders(stages, host, stage);
+  std::set<int32_t> cpus;
+  for (const size_t other : contenders) cpus.merge(CpuSet(stages[other]));
+  return Threads(plan, contenders) > (cpus.empty() ? hello.allowed_cores() : static_cast<int32_t>(cpus.size()));
+}
+
+// The cores of as few nodes as have one for each thread; none when that takes all nodes.
+Cores OnFewestNodes(const Cores& cores, int32_t threads) {
+  std::map<int32_t, int32_t> size_of;
+  std::vector<int32_t> nodes;  // in the order of the cores, then largest first
+  for (const Core& core : cores) {
+    if (size_of[core.node]++ == 0) nodes.push_back(core.node);
+  }
+  std::stable_sort(nodes.begin(), nodes.end(), [&](int32_t a, int32_t b) { return size_of[a] > size_of[b]; });
+  std::set<int32_t> taken;
+  int32_t held = 0;
+  for (size_t i = 0; i < nodes.size() && held < threads; ++i) {
+    taken.insert(nodes[i]);
+    held += size_of[nodes[i]];
+  }
+  if (taken.size() == nodes.size()) return {};
+  Cores chosen;
+  std::copy_if(cores.begin(), cores.end(), std::back_inserter(chosen),
+               [&](const Core& core) { return taken.count(core.node) > 0; });
+  return chosen;
+}
+
+// Where `threads` threads run within some cores; empty when they do not fit, or would tie a lone thread to one CPU.
+std::vector<int32_t> PlaceWithin(const Cores& run, int32_t threads) {
+  std::vector<int32_t> cpus;
+  size_t most = 0;
+  for (const Core& core : run) most = std::max(most, core.cpus.size());
+  for (size_t sibling = 0; sibling < most; ++sibling) {
+    for (const Core& core : run) {
+      if (sibling < core.cpus.size()) cpus.push_back(core.cpus[sibling]);
+    }
+  }
+  const size_t wanted = static_cast<size_t>(threads);
+  if (wanted > cpus.size() || cpus.size() == 1) return {};
+  if (wanted > 1 && wanted >= run.size()) cpus.resize(wanted);
+  return cpus;
+}
+
+void BindHost(const std::vector<pb::Hello>& stages, const Host& host, std::vector<StageCpus>* plan) {
+  const pb::Hello& hello = stages[host[0]];
+  const Cores cores = CoresOf(hello);
+  if (HasQuota(hello) || !ShareOneSet(stages, host)) return;
+  if (const int32_t threads = (*plan)[host[0]].threads;
+      host.size() == 1 && static_cast<size_t>(threads) < cores.size()) {
+    (*plan)[host[0]].cpus = PlaceWithin(OnFewestNodes(cores, threads), threads);
+    return;
+  }
+  std::vector<std::vector<int32_t>> sets;
+  for (size_t i = 0; i < host.size(); ++i) {
+    const auto begin = cores.begin() + static_cast<int64_t>(cores.size() * i / host.size());
+    const auto end = cores.begin() + static_cast<int64_t>(cores.size() * (i + 1) / host.size());
+    sets.push_back(PlaceWithin({begin, end}, (*plan)[host[i]].threads));
+    if (sets.back().empty()) return;
+  }
+  for (size_t i = 0; i < host.size(); ++i) (*plan)[host[i]].cpus = std::move(sets[i]);
+}
+
 }  // namespace
 
 size_t JobPlan::full_group() const {
   size_t group = 0;
   while (WindowOf(group_windows, group) > 0) ++group;
   return group;
+}
+
+absl::Status CheckWorld(const pb::ConfigureJob& job, int stages) {
+  if (job.stages() == 0 || job.stages() == stages) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("`stages` asks for ", job.stages(), " stages, but this world has ",
+                                                 stages,
+                                                 "; start as many stage_workers as `stages` says, or leave it out"));
 }
 
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
@@ -117,11 +366,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   RETURN_IF_ERROR(CheckTogether(settings, model));
   const int stages = static_cast<int>(hellos.size());
   RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, stages));
-  if (job.stages() > 0 && job.stages() != stages) {
-    return absl::InvalidArgumentError(absl::StrCat("`stages` asks for ", job.stages(), " stages, but this world has ",
-                                                   stages,
-                                                   "; start as many stage_workers as `stages` says, or leave it out"));
-  }
+  RETURN_IF_ERROR(CheckWorld(job, stages));
   // A relaunch, which knows the file's fingerprints, may be over other hosts than those of the plan.
   if (job.has_planned_for() && job.fingerprints_size() == 0) {
     RETURN_IF_ERROR(CheckPlanned(job.planned_for(), hellos, model));
@@ -167,6 +412,27 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   // Which of the splits that do not fit was tried says less than that none does.
   if (absl::IsResourceExhausted(sized) && !split.lack.ok()) return split.lack;
   RETURN_IF_ERROR(sized);
+  return plan;
+}
+
+std::vector<StageCpus> PlanCpus(const std::vector<pb::Hello>& stages, int32_t threads, bool bind) {
+  std::map<std::string, Host> hosts;
+  for (size_t stage = 0; stage < stages.size(); ++stage) hosts[stages[stage].host()].push_back(stage);
+  std::vector<StageCpus> plan(stages.size());
+  for (const auto& [name, host] : hosts) {
+    for (const size_t stage : host) {
+      int32_t share = UsableCores(stages[stage]) / static_cast<int32_t>(Contenders(stages, host, stage).size());
+      // A quota is one for all, whatever CPUs each may use.
+      if (HasQuota(stages[stage])) {
+        share = std::min(share, stages[stage].allowed_cores() / static_cast<int32_t>(host.size()));
+      }
+      plan[stage].threads = threads > 0 ? threads : std::max(1, share);
+    }
+    if (bind) BindHost(stages, host, &plan);
+    for (const size_t stage : host) {
+      plan[stage].contended = plan[stage].cpus.empty() && IsContended(stages, host, stage, plan);
+    }
+  }
   return plan;
 }
 

@@ -20,10 +20,9 @@ struct LayerRange {
   friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
-// What the parts of a model cost on one stage.
+// What the parts of a model cost on a stage, in any one unit (seconds, bytes read per token); finite and >= 0.
 struct PartCosts {
   std::vector<double> layers;  // [layers]
-  double embedding = 0;        // paid by the first stage
   double head = 0;             // paid by the last stage
 };
 
@@ -45,15 +44,9 @@ struct PartitionMemory {
   std::vector<HostMemory> hosts;      // in the order of the stages, each stage in exactly one
 };
 
-// Costs in any one unit (seconds, bytes read per token); finite and >= 0.
 struct PartitionInput {
-  std::vector<double> layer_cost;  // [layers]
-  double embedding_cost = 0;       // paid by the first stage
-  double head_cost = 0;            // paid by the last stage
   int stages = 1;
-  std::vector<double> stage_speed;  // [stages], > 0: a stage's time is its cost divided by this; empty: all alike
-  // [stages] costs in place of those above, where stages differ by more than a factor; empty: they do not.
-  std::vector<PartCosts> stage_costs;
+  std::vector<PartCosts> costs;  // [stages], or the one of all
   // [stages] how long the link behind a stage is busy with what it sends; empty: 0. That goes on beside the computing,
   // so a stage's time is at least this.
   std::vector<double> hop_cost;
@@ -68,8 +61,8 @@ struct PartitionInput {
 // second search keeps account of what the stages of one host hold together, O(stages * layers^3) where a host has
 // several.
 //
-// kInvalidArgument: stages < 1, more stages than layers, a cost or speed out of range, lists of the wrong length, hosts
-// that are not the stages in order. kResourceExhausted: no split fits; names the hosts that lack memory in the split
+// kInvalidArgument: stages < 1, more stages than layers, a cost out of range, lists of the wrong length, hosts that are
+// not the stages in order. kResourceExhausted: no split fits; names the hosts that lack memory in the split
 // where the largest lack is least, with what is needed and what is there.
 absl::StatusOr<std::vector<LayerRange>> PartitionLayers(const PartitionInput& input);
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/job/job_limits.h"
-#include "coordinator/plan/assumed_facts.h"
+#include "common/wire/job_proto.h"
 
 namespace stagecoach {
 namespace {
@@ -51,55 +53,47 @@ void AddHost(ClusterQuestion* question) {
   question->stage_hosts.insert(question->stage_hosts.end(), static_cast<size_t>(stages), added);
 }
 
-// A question of its own for each change; absent where it would change nothing.
-std::optional<ClusterQuestion> Changed(const ClusterQuestion& question, const ClusterPlan& plan, PlanChange change) {
-  ClusterQuestion changed = question;
-  const std::vector<int> hosts = DistinctHosts(question.stage_hosts);
-  const auto layers = static_cast<size_t>(question.model->hyper.layer_count());
+// Makes the change in the question; false where it would change nothing, or is none.
+bool Make(PlanChange change, const ClusterPlan& plan, ClusterQuestion* question) {
+  pb::ConfigureJob& job = question->job;
+  HostProfile& profile = question->profile;
+  const std::vector<int> hosts = DistinctHosts(question->stage_hosts);
+  const bool has_split = job.layer_split_size() > 0;
   switch (change) {
-    case PlanChange::kMoreSequences: {
-      const int64_t more = int64_t{question.job.max_num_seqs()} * kTimesSequences;
-      if (more > JobLimits::kMaxNumSeqs.range.max) return std::nullopt;
-      changed.job.set_max_num_seqs(static_cast<int32_t>(more));
-      return changed;
-    }
+    case PlanChange::kMoreSequences:
+      job.set_max_num_seqs(job.max_num_seqs() * kTimesSequences);
+      return job.max_num_seqs() <= JobLimits::kMaxNumSeqs.range.max;
     case PlanChange::kFasterLinks:
-      if (hosts.size() < 2) return std::nullopt;
-      for (LinkFacts& link : changed.profile.links) {
-        if (link.from != link.to) link.bandwidth_gbit_s *= kTimesLinks;
-      }
-      if (changed.profile.default_link.has_value()) changed.profile.default_link->bandwidth_gbit_s *= kTimesLinks;
-      return changed;
+      for (LinkFacts& link : profile.links) link.bandwidth_gbit_s *= link.from != link.to ? kTimesLinks : 1;
+      if (profile.default_link.has_value()) profile.default_link->bandwidth_gbit_s *= kTimesLinks;
+      return hosts.size() > 1;
     case PlanChange::kMoreMemory:
+      for (HostFacts& host : profile.hosts) host.available_bytes *= kTimesMemory;
       // A lone stage has all layers, whatever its memory.
-      if (plan.sequences >= question.job.max_num_seqs() && plan.stages() == 1) return std::nullopt;
-      for (HostFacts& host : changed.profile.hosts) host.available_bytes *= kTimesMemory;
-      return changed;
+      return plan.sequences < job.max_num_seqs() || plan.stages() > 1;
     case PlanChange::kAnotherHost:
-      if (question.job.layer_split_size() > 0) return std::nullopt;  // it would take another split, too
-      AddHost(&changed);
-      if (changed.stage_hosts.size() > layers) return std::nullopt;
-      return changed;
-    case PlanChange::kOneStageAHost:
-      if (hosts.size() == question.stage_hosts.size()) return std::nullopt;
-      changed.stage_hosts = hosts;
-      changed.job.set_threads(0);
-      changed.job.clear_layer_split();
-      return changed;
-    case PlanChange::kBestSplit:
-      if (question.job.layer_split_size() == 0) return std::nullopt;
-      changed.job.clear_layer_split();
-      return changed;
-    case PlanChange::kBestChunk:
-      if (question.job.prefill_chunk() == 0) return std::nullopt;
-      changed.job.set_prefill_chunk(0);
-      return changed;
-    case PlanChange::kBestGroups:
-      if (question.job.micro_batches() == 0) return std::nullopt;
-      changed.job.set_micro_batches(0);
-      return changed;
+      AddHost(question);  // which would take another split, too
+      return !has_split && static_cast<int64_t>(question->stage_hosts.size()) <= question->model->hyper.layer_count();
+    case PlanChange::kOneStageAHost: {
+      const bool shared = hosts.size() < question->stage_hosts.size();
+      question->stage_hosts = hosts;
+      job.set_threads(0);
+      job.clear_layer_split();
+      return shared;
+    }
+    case PlanChange::kBestSplit: job.clear_layer_split(); return has_split;
+    case PlanChange::kBestChunk: {
+      const bool given = job.prefill_chunk() > 0;
+      job.set_prefill_chunk(0);
+      return given;
+    }
+    case PlanChange::kBestGroups: {
+      const bool given = job.micro_batches() > 0;
+      job.set_micro_batches(0);
+      return given;
+    }
   }
-  return std::nullopt;
+  return false;
 }
 
 // One stage on each of these hosts with its part of the sequences; of those that hold it alone.
@@ -135,6 +129,77 @@ std::optional<IndependentJobs> Independent(const ClusterQuestion& question) {
   return std::nullopt;
 }
 
+// --- beyond what was measured ----------------------------------------------------------------------------------------
+
+constexpr double kMuchLonger = 2;  // times the longest context that was measured
+
+// Lines that are true of hosts, in the order in which they were first said.
+class HostNotes {
+ public:
+  void Add(const std::string& line, const std::string& host) {
+    auto note = std::find_if(notes_.begin(), notes_.end(), [&](const auto& known) { return known.first == line; });
+    if (note == notes_.end()) note = notes_.insert(note, {line, {}});
+    std::vector<std::string>& hosts = note->second;
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  }
+  std::vector<std::string> Lines() const {
+    std::vector<std::string> lines;
+    for (const auto& [line, hosts] : notes_) lines.push_back(absl::StrCat(absl::StrJoin(hosts, ", "), ": ", line));
+    return lines;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::string>>> notes_;
+};
+
+std::string ThreadsText(int threads) { return absl::StrCat(threads, threads == 1 ? " thread" : " threads"); }
+
+// What is said of a host's rates for `stages` stages there, this one included.
+void AddRates(const HostFacts& host, bool measured, int stages, int threads, HostNotes* notes) {
+  const HostSpeed& speed = *SpeedOf(host, stages, threads);
+  if (const int known = speed.stages * speed.threads, used = stages * threads; used < known) {
+    notes->Add(absl::StrCat("its rates are of ", ThreadsText(known), ", the stages there have ", used,
+                            ": each of these is taken to read its part, or ", kAssumedReadGbpsOfCore,
+                            " GB/s where that is more"),
+               host.name);
+  } else if (measured && known < used) {
+    notes->Add(absl::StrCat("its rates were measured with ", ThreadsText(known), ", the stages there have ", used,
+                            ": arithmetic is scaled by threads, as far as there are cores, reading is not"),
+               host.name);
+  }
+  if (measured && speed.stages < stages) {
+    notes->Add(absl::StrCat("measured with ", speed.stages, " at once at most, ", stages,
+                            " stages share it: each is taken to have its share"),
+               host.name);
+  }
+}
+
+void AddSteps(const HostFacts& host, const StageCosts& costs, int threads, double context, HostNotes* notes) {
+  if (!costs.measured()) return;
+  if (costs.measured_threads() != threads) {
+    notes->Add(absl::StrCat("steps were timed with ", ThreadsText(costs.measured_threads()), ", the stages there have ",
+                            threads, " each: times are scaled as the rates of so many are"),
+               host.name);
+  }
+  if (context > kMuchLonger * static_cast<double>(costs.measured_context())) {
+    notes->Add(absl::StrCat("steps were timed with at most ", costs.measured_context(), " tokens of context, here are ",
+                            static_cast<int64_t>(context), ": each is taken to cost as much as those"),
+               host.name);
+  }
+}
+
+std::vector<std::string> ModelLines(const ClusterQuestion& question) {
+  if (!question.profile.model.has_value()) return {};
+  const ProbedModel& probed = *question.profile.model;
+  if (!ProfileIsOf(question.profile, *question.model)) {
+    return {absl::StrCat("the profile's step times are of another model, ", probed.name, ": they are not used")};
+  }
+  const absl::StatusOr<KvType> kv_type = FromProto(question.job.kv_type());
+  if (!kv_type.ok() || probed.kv_type.empty() || KvTypeName(*kv_type) == probed.kv_type) return {};
+  return {absl::StrCat("steps were timed with K and V as ", probed.kv_type,
+                       ": what context costs is scaled by the bytes of ", KvTypeName(*kv_type))};
+}
+
 }  // namespace
 
 PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan) {
@@ -142,9 +207,9 @@ PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan) {
   for (const PlanChange change :
        {PlanChange::kMoreSequences, PlanChange::kFasterLinks, PlanChange::kMoreMemory, PlanChange::kAnotherHost,
         PlanChange::kOneStageAHost, PlanChange::kBestSplit, PlanChange::kBestChunk, PlanChange::kBestGroups}) {
-    const std::optional<ClusterQuestion> changed = Changed(question, plan, change);
-    if (!changed.has_value()) continue;
-    const absl::StatusOr<ClusterPlan> other = PlanCluster(*changed);
+    ClusterQuestion changed = question;
+    if (!Make(change, plan, &changed)) continue;
+    const absl::StatusOr<ClusterPlan> other = PlanCluster(changed);
     if (!other.ok()) continue;
     advice.alternatives.push_back({change, other->output_tokens_per_s, other->decode.itl_s, other->prefill.ttft_s});
   }
@@ -153,6 +218,29 @@ PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan) {
       [](const PlanAlternative& a, const PlanAlternative& b) { return a.output_tokens_per_s > b.output_tokens_per_s; });
   advice.independent = Independent(question);
   return advice;
+}
+
+std::vector<std::string> ExtrapolationsOf(const ClusterQuestion& question, const ClusterPlan& plan) {
+  const bool measured = !question.profile.measured_at.empty();
+  const double context = std::max(question.load.decode_context(), static_cast<double>(question.load.prompt_tokens));
+  HostNotes notes;
+  for (int s = 0; s < plan.stages(); ++s) {
+    const int at = question.stage_hosts[static_cast<size_t>(s)];
+    const HostFacts& host = question.profile.hosts[static_cast<size_t>(at)];
+    const pb::StageAssignment& stage = plan.job.stages[static_cast<size_t>(s)];
+    const auto stages = std::count(question.stage_hosts.begin(), question.stage_hosts.end(), at);
+    AddRates(host, measured, static_cast<int>(stages), stage.threads(), &notes);
+    AddSteps(host, plan.pipeline->costs[static_cast<size_t>(s)], stage.threads(), context, &notes);
+    const std::string isa = InstructionSetName(stage.isa());
+    if (!host.isa.empty() && host.isa != isa) {
+      notes.Add(absl::StrCat("measured with ", host.isa, ", the job computes with ", isa,
+                             ": figures are of what was measured"),
+                host.name);
+    }
+  }
+  std::vector<std::string> lines = ModelLines(question);
+  for (std::string& line : notes.Lines()) lines.push_back(std::move(line));
+  return lines;
 }
 
 }  // namespace stagecoach

@@ -1,16 +1,18 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_PLAN_ADVICE_H_
 #define STAGECOACH_COORDINATOR_PLAN_PLAN_ADVICE_H_
 
-// What else one could do than a plan says: each alternative is planned as the plan was, with one thing changed. Pure.
+// What else is to be said of a plan: what one could do instead, and where it goes beyond what was measured. Pure.
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "coordinator/plan/cluster_plan.h"
 
 namespace stagecoach {
 
+// Each alternative is planned as the plan was, with one thing changed.
 enum class PlanChange {
   kMoreSequences,  // twice as many at once
   kFasterLinks,    // between hosts, ten times the bandwidth
@@ -44,6 +46,11 @@ struct PlanAdvice {
 
 // `plan`: what PlanCluster made of the question.
 PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan);
+
+// A line for each way in which the case that was measured is another one than the plan's, with what is made of it: the
+// model, the type of K and V, the instruction set, threads, stages at once, the length of the context; with the hosts
+// that it is so on. Empty: nothing is. `plan`: what PlanCluster made of the question.
+std::vector<std::string> ExtrapolationsOf(const ClusterQuestion& question, const ClusterPlan& plan);
 
 }  // namespace stagecoach
 

@@ -40,9 +40,7 @@ void TakeSpeeds(const pb::ProbedHost& probed, HostFacts* facts) {
     facts->speeds.push_back(
         {speed.stages(), speed.threads(), speed.read_gbps(), speed.int8_gops(), speed.bf16_gops(), speed.f32_gops()});
   }
-  std::sort(facts->speeds.begin(), facts->speeds.end(), [](const HostSpeed& a, const HostSpeed& b) {
-    return std::pair(a.stages, a.threads) < std::pair(b.stages, b.threads);
-  });
+  SortSpeeds(&facts->speeds);
 }
 
 // As the probe chose them for its stages.
@@ -90,19 +88,11 @@ std::vector<std::vector<int>> LinkRounds(const std::vector<std::string>& hosts) 
   return rounds;
 }
 
-std::vector<int> ProcessCounts(int stages) {
-  std::vector<int> counts;
-  for (int count = 1; count < stages; count *= 2) counts.push_back(count);
-  counts.push_back(stages);
-  return counts;
-}
-
 std::vector<SpeedRun> SpeedRuns(int stages, int threads, int cores) {
-  std::vector<SpeedRun> runs;
-  for (const int processes : ProcessCounts(stages)) {
-    runs.push_back({processes, threads});
-    if (processes == 1 && cores != threads) runs.push_back({1, cores});
-  }
+  std::vector<SpeedRun> runs = {{1, threads}};
+  if (cores != threads) runs.push_back({1, cores});
+  for (int processes = 2; processes < stages; processes *= 2) runs.push_back({processes, threads});
+  if (stages > 1) runs.push_back({stages, threads});
   return runs;
 }
 

@@ -27,9 +27,6 @@ std::vector<HostStages> GroupByHost(const std::vector<std::string>& hosts);
 // moment, so no host has a part in two of them. Every link is in one round; a link is in the first round that takes it.
 std::vector<std::vector<int>> LinkRounds(const std::vector<std::string>& hosts);
 
-// How many of a host's `stages` measure at the same moment, one after the other: 1, 2, 4, ... and all of them.
-std::vector<int> ProcessCounts(int stages);
-
 // One measurement of speed on a host: its first `processes` stages at once.
 struct SpeedRun {
   int processes = 1;
@@ -37,8 +34,8 @@ struct SpeedRun {
   friend bool operator==(const SpeedRun&, const SpeedRun&) = default;
 };
 
-// Of a host with so many stages of so many threads, and so many cores: one stage as it is, one with all cores, then
-// more and more stages as they are.
+// Of a host with so many stages of so many threads, and so many cores: one stage as it is, one with all cores, then 2,
+// 4, ... and all of them as they are.
 std::vector<SpeedRun> SpeedRuns(int stages, int threads, int cores);
 
 // What was measured, as a profile. `measured_at`: when, in the profile's form. `model`: of the step times, if there are

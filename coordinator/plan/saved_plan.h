@@ -45,6 +45,8 @@ Json SavedPlanJson(const SavedPlan& plan);
 // Of a whole document. kInvalidArgument: `file`, the field, what was expected and what was found.
 absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_view text);
 
+uint64_t ModelFileBytes(const ModelDescription& model);  // of all shards
+
 // The fields of the plan that say which model it is for.
 void SetModelOf(const ModelDescription& model, SavedPlan* plan);
 
@@ -61,7 +63,7 @@ absl::Status CheckPlanned(const pb::PlannedFor& planned, const std::vector<pb::H
 // host alone.
 std::string HostListOf(const SavedPlan& plan);
 
-// Reads the file and parses it. kNotFound when it cannot be read or has more than 16 MiB.
+// Reads the file and parses it. kNotFound as of ReadDocument.
 absl::StatusOr<SavedPlan> ReadSavedPlan(const std::string& file);
 
 }  // namespace stagecoach

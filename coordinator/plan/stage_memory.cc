@@ -1,12 +1,107 @@
 #include "coordinator/plan/stage_memory.h"
 
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_limits.h"
 #include "common/model/footprint.h"
+#include "common/step/window_blocks.h"
 #include "common/wire/frame.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 
 namespace stagecoach {
+namespace {
+
+constexpr uint64_t kMostBlocks = JobLimits::kGroupBlocks.range.max;
+constexpr uint64_t kMostBytes = uint64_t{1} << 62;
+// With a prefix cache: windows that it can keep beside those in use, for each sequence that can run.
+constexpr int64_t kKeptWindows = 4;
+
+// Of a group with a window, that all sequences together can use.
+uint64_t MostUsed(const pb::ConfigureJob& job, int64_t window) {
+  const int64_t chunk = std::max(1, std::min(job.prefill_chunk(), job.max_num_batched_tokens()));
+  int64_t blocks = MostBlocksSeen(chunk, window, job.block_tokens());
+  if (job.prefix_caching()) blocks += kKeptWindows * MostBlocksSeen(1, window, job.block_tokens());
+  return std::min(kMostBlocks, static_cast<uint64_t>(job.max_num_seqs()) * static_cast<uint64_t>(blocks));
+}
+
+// The pools' share of what weights and buffers leave.
+constexpr uint64_t kPoolDivisor = 2;
+// Where an earlier job accepted requests, as much of the rest as these need, but for this part of it.
+constexpr uint64_t kSpareDivisor = 8;
+
+// Of the tokens that a relaunch must have room for.
+uint64_t NeededBlocks(const pb::ConfigureJob& job) {
+  const auto block_tokens = static_cast<uint64_t>(job.block_tokens());
+  const auto tokens = static_cast<uint64_t>(job.min_kv_tokens());
+  return std::min(tokens / block_tokens + (tokens % block_tokens == 0 ? 0 : 1), kMostBlocks);
+}
+
+// What the stages of one host need of its memory, in bytes.
+struct HostNeeds {
+  std::vector<int32_t> stages;
+  uint64_t available = std::numeric_limits<uint64_t>::max();
+  uint64_t weights = 0;
+  uint64_t buffers = 0;
+  std::vector<uint64_t> block;  // [groups] one block of each stage
+
+  uint64_t fixed() const { return weights + buffers; }
+};
+
+std::string NameOf(const std::string& host, const HostNeeds& needs) {
+  if (needs.stages.size() == 1) return StageName(needs.stages[0], host);
+  return absl::StrCat("stages ", absl::StrJoin(needs.stages, ", "), " on ", host);
+}
+
+std::string FixedOf(const HostNeeds& needs) {
+  return absl::StrCat("weights (", needs.weights, " bytes) and buffers (about ", needs.buffers, " bytes)");
+}
+
+// Blocks of each pool without a window on this host.
+absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& needs, const pb::ConfigureJob& job,
+                                  const PoolSizes& sizes) {
+  const uint64_t stages = needs.stages.size(), given = job.kv_cache_bytes();
+  if (needs.fixed() > needs.available) {
+    const char* lower = needs.buffers > needs.weights ? "lower `max_num_batched_tokens`, " : "";
+    return absl::ResourceExhaustedError(absl::StrCat(
+        NameOf(host, needs), ": ", FixedOf(needs), " need ", needs.fixed(), " bytes of memory, but ", needs.available,
+        " are available; ", lower, "use more hosts, hosts with more memory or a smaller model file"));
+  }
+  const uint64_t rest = needs.available - needs.fixed();
+  if (given > rest / stages) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "`kv_cache_bytes` is ", given, " bytes a stage, but ", FixedOf(needs), " of ", NameOf(host, needs), " leave ",
+        rest, " of the ", needs.available, " bytes of memory available there; give at most ", rest / stages));
+  }
+  if (given > 0) return kMostBlocks;  // each stage has its own
+  const uint64_t needed = sizes.Bytes(NeededBlocks(job), needs.block), one = sizes.Bytes(1, needs.block);
+  const uint64_t pools = std::max(rest / kPoolDivisor, std::min(needed, rest - rest / kSpareDivisor));
+  if (pools < one) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(NameOf(host, needs), ": ", FixedOf(needs), " leave ", rest, " of ", needs.available,
+                     " bytes of available memory, and half of that is for the KV cache; one block of ",
+                     job.block_tokens(), " tokens needs ", one,
+                     " bytes. Set `kv_cache_bytes` to what each stage may take of it, or use "
+                     "more hosts or hosts with more memory"));
+  }
+  return sizes.Fitting(pools, needs.block);
+}
+
+absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& stage, uint64_t block_bytes) {
+  if (job.kv_cache_bytes() == 0 || job.kv_cache_bytes() >= block_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("`kv_cache_bytes` is ", job.kv_cache_bytes(), ", but one block of ",
+                                                   job.block_tokens(), " tokens of ", stage, " needs ", block_bytes,
+                                                   " bytes; give at least that"));
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<uint64_t>> KvBlockBytes(const ModelDescription& model, const pb::StageAssignment& stage) {
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(stage.kv_type()));
@@ -40,6 +135,95 @@ absl::StatusOr<StageMemory> StageMemoryOf(const ModelDescription& model, const p
   const FrameLimits frames = LimitsOf(with_pools, model.hyper.hidden, model.hyper.vocab);
   memory.frames = frames.StageFrameBytes(stage.owns_head(), stage.in_flight());
   return memory;
+}
+
+std::vector<int64_t> ReleaseWindows(const HyperParameters& hyper) {
+  std::vector<int64_t> windows = hyper.group_windows();
+  if (std::count(windows.begin(), windows.end(), 0) == 0) windows.front() = 0;
+  if (std::count(windows.begin(), windows.end(), 0) == static_cast<int64_t>(windows.size())) windows.clear();
+  return windows;
+}
+
+PoolSizes::PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper) {
+  const std::vector<int64_t> windows = ReleaseWindows(hyper);
+  for (int32_t group = 0; group < hyper.block_groups(); ++group) {
+    const int64_t window = WindowOf(windows, static_cast<size_t>(group));
+    most_.push_back(window > 0 ? MostUsed(job, window) : kMostBlocks);
+  }
+}
+
+std::vector<int32_t> PoolSizes::Blocks(uint64_t blocks) const {
+  std::vector<int32_t> group_blocks;
+  for (const uint64_t most : most_) group_blocks.push_back(static_cast<int32_t>(std::min(blocks, most)));
+  return group_blocks;
+}
+
+uint64_t PoolSizes::Bytes(uint64_t blocks, absl::Span<const uint64_t> block_bytes) const {
+  uint64_t sum = 0;
+  for (size_t group = 0; group < most_.size(); ++group) {
+    uint64_t bytes = 0;
+    const bool overflow = __builtin_mul_overflow(std::min(blocks, most_[group]), block_bytes[group], &bytes);
+    if (overflow || bytes > kMostBytes - sum) return kMostBytes;
+    sum += bytes;
+  }
+  return sum;
+}
+
+uint64_t PoolSizes::Fitting(uint64_t bytes, absl::Span<const uint64_t> block_bytes) const {
+  uint64_t fits = 0, beyond = kMostBlocks + 1;
+  while (beyond - fits > 1) {
+    const uint64_t blocks = fits + (beyond - fits) / 2;
+    (Bytes(blocks, block_bytes) <= std::min(bytes, kMostBytes - 1) ? fits : beyond) = blocks;
+  }
+  return fits;
+}
+
+uint64_t LeastPoolBytes(const pb::ConfigureJob& job, const PoolSizes& pools, absl::Span<const uint64_t> block_bytes) {
+  constexpr uint64_t kMost = uint64_t{1} << 50;
+  const uint64_t one = std::min(kPoolDivisor * pools.Bytes(1, block_bytes), kMost), blocks = NeededBlocks(job);
+  if (blocks == 0) return one;
+  const uint64_t needed = pools.Bytes(blocks, block_bytes);
+  if (needed > kMost / 4) return kMost;
+  return std::min(std::max(one, needed + needed / (kSpareDivisor - 1) + 1), kMost);
+}
+
+uint64_t MostBlocks(const pb::ConfigureJob& job, int64_t context) {
+  const int64_t blocks_a_sequence = (context + job.block_tokens() - 1) / job.block_tokens();
+  return std::min(kMostBlocks, static_cast<uint64_t>(job.max_num_seqs()) * static_cast<uint64_t>(blocks_a_sequence));
+}
+
+absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                   const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
+                                   int64_t wanted_context) {
+  // Given bytes are taken as they are; a default never asks for more than the sequences could use.
+  const PoolSizes pools(job, model.hyper);
+  uint64_t blocks = kMostBlocks;
+  if (job.kv_cache_bytes() == 0) blocks = MostBlocks(job, wanted_context);
+  std::map<std::string, HostNeeds> hosts;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const pb::StageAssignment& stage = stages[i];
+    HostNeeds& needs = hosts[hellos[i].host()];
+    needs.stages.push_back(stage.stage());
+    needs.available = std::min<uint64_t>(needs.available, hellos[i].available_memory_bytes());
+    ASSIGN_OR_RETURN(const std::vector<uint64_t> block, KvBlockBytes(model, stage));
+    needs.block.resize(block.size());
+    for (size_t group = 0; group < block.size(); ++group) needs.block[group] += block[group];
+    RETURN_IF_ERROR(CheckGivenBlock(job, StageName(stage.stage(), hellos[i].host()), pools.Bytes(1, block)));
+    if (job.kv_cache_bytes() > 0) blocks = std::min(blocks, pools.Fitting(job.kv_cache_bytes(), block));
+  }
+  for (size_t i = 0; i < stages.size(); ++i) {
+    HostNeeds& needs = hosts[hellos[i].host()];
+    // Frames grow with the number of blocks.
+    const uint64_t most = std::min(blocks, pools.Fitting(needs.available, needs.block));
+    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(model, stages[i], pools.Blocks(most)));
+    needs.weights += memory.weights;
+    needs.buffers += memory.buffers();
+  }
+  for (const auto& [host, needs] : hosts) {
+    ASSIGN_OR_RETURN(const uint64_t fitting, BlocksOn(host, needs, job, pools));
+    blocks = std::min(blocks, fitting);
+  }
+  return static_cast<int32_t>(blocks);
 }
 
 }  // namespace stagecoach

@@ -1,15 +1,17 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_STAGE_MEMORY_H_
 #define STAGECOACH_COORDINATOR_PLAN_STAGE_MEMORY_H_
 
-// What a stage takes of its host's memory, by the same functions by which it takes it. Pure.
+// What stages take of their hosts' memory, and how many KV blocks their pools can have. Pure.
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/model/hyper_parameters.h"
 #include "common/model/model_description.h"
 #include "proto/control.pb.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
 
@@ -38,6 +40,52 @@ absl::StatusOr<StageMemory> StageMemoryOf(const ModelDescription& model, const p
 
 // [groups] One block of each of the stage's layers in the group. kInvalidArgument: as above.
 absl::StatusOr<std::vector<uint64_t>> KvBlockBytes(const ModelDescription& model, const pb::StageAssignment& stage);
+
+// Behind which windows blocks of a model's groups are given back: [groups] as of its layers, or empty where no group
+// has one. Where all have, the first one keeps its blocks all the same: the prefix cache's entries hang on a group that
+// does.
+std::vector<int64_t> ReleaseWindows(const HyperParameters& hyper);
+
+// How the pools of a job's block groups go together. Those without a window all have the same number of blocks, which
+// is what a job's room is told by. One with a window (common/step/window_blocks.h) has as many, but no more than the
+// sequences can use of it.
+class PoolSizes {
+ public:
+  PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper);
+
+  // [groups] where those without a window have `blocks`, which is as far as a pool can go at most.
+  std::vector<int32_t> Blocks(uint64_t blocks) const;
+  // What these take where a block of group g takes block_bytes[g] bytes; at most 2^62.
+  uint64_t Bytes(uint64_t blocks, absl::Span<const uint64_t> block_bytes) const;
+  // The most blocks whose Bytes are at most `bytes`, as far as a pool can have them.
+  uint64_t Fitting(uint64_t bytes, absl::Span<const uint64_t> block_bytes) const;
+
+ private:
+  std::vector<uint64_t> most_;  // [groups]
+};
+
+// Blocks of the pools of block groups without a window, the same on every stage: the minimum over the
+// hosts. `stages` are complete but for their pools, each for one of `hellos`, with `wanted_context` as their context.
+//
+// What the stages of one host hold comes out of one memory: weights, buffers of computation and frames, and the pools.
+// Its size is the least that any of them sees of it. When job.kv_cache_bytes() is 0, the pools of a host get half of
+// what weights and buffers leave, each stage in proportion to its layers; never more than max_num_seqs sequences of
+// `wanted_context` tokens can use. What windows spare is blocks of the other groups. The other half stays for the page
+// cache and for other programs; a relaunch takes up to seven eighths where job.min_kv_tokens() need them.
+//
+// kResourceExhausted: a host has not enough for weights and buffers, or for one block of each of its stages beside
+// them; says what is there and what is needed. kInvalidArgument: a KV type that does not suit the model.
+absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                   const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
+                                   int64_t wanted_context);
+
+// What PlanBlocks must find left of a host's memory for the pools, where one block of group g of its stages takes
+// block_bytes[g]: enough for one block, and on a relaunch for job.min_kv_tokens(). At most 2^50. Only where
+// job.kv_cache_bytes() is 0.
+uint64_t LeastPoolBytes(const pb::ConfigureJob& job, const PoolSizes& pools, absl::Span<const uint64_t> block_bytes);
+
+// Blocks that max_num_seqs sequences of `context` tokens can use, as far as a pool can have them.
+uint64_t MostBlocks(const pb::ConfigureJob& job, int64_t context);
 
 }  // namespace stagecoach
 

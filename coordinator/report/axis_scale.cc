@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "coordinator/report/report_text.h"
 
 namespace stagecoach {
 namespace {
@@ -71,11 +72,7 @@ std::string TickLabel(double value) {
   if (!std::isfinite(value)) return "-";
   const double magnitude = std::abs(value);
   if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e15)) return absl::StrFormat("%.3g", value);
-  const struct {
-    double unit;
-    const char* sign;
-  } kUnits[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
-  for (const auto& unit : kUnits) {
+  for (const DecimalPrefix& unit : kDecimalPrefixes) {
     if (magnitude >= unit.unit && magnitude >= 1e4) return absl::StrFormat("%.6g%s", value / unit.unit, unit.sign);
   }
   return absl::StrFormat("%.6g", value);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/report/chart_style.h"
 #include "coordinator/report/report_figure.h"
 #include "coordinator/report/report_text.h"
 
@@ -17,28 +16,22 @@ namespace {
 constexpr size_t kMostPercentileRows = 12;
 constexpr double kWideRange = 20;  // the largest over the smallest: more is drawn on a logarithmic axis
 
+// A median, over the throughput.
 struct LatencyKind {
   const char* id;
   const char* title;
   const char* axis;
   const char* words;  // in a sentence
   Percentiles SweepResult::*sample;
-  double Percentiles::*percentile;
 };
+constexpr LatencyKind kItlMedian = {"itl-p50", "Throughput and the median gap between tokens", "ITL p50, ms",
+                                    "the median gap between tokens", &SweepResult::itl_s};
+constexpr LatencyKind kTtftMedian = {"ttft-p50", "Throughput and the time to the first token", "TTFT p50, ms",
+                                     "the median time to the first token", &SweepResult::ttft_s};
 
-constexpr LatencyKind kItlMedian = {"itl-p50",           "Throughput and the median gap between tokens",
-                                    "ITL p50, ms",       "the median gap between tokens",
-                                    &SweepResult::itl_s, &Percentiles::p50};
-constexpr LatencyKind kTtftMedian = {"ttft-p50",           "Throughput and the time to the first token",
-                                     "TTFT p50, ms",       "the median time to the first token",
-                                     &SweepResult::ttft_s, &Percentiles::p50};
-Spread LatencyMs(const SweepCell& cell, const LatencyKind& kind) {
-  return cell.Of([&](const SweepPoint& point) { return 1e3 * point.result.*kind.sample.*kind.percentile; });
-}
+Spread LatencyMs(const SweepCell& cell, const LatencyKind& kind) { return cell.MsOf(kind.sample, &Percentiles::p50); }
 
-Spread OutputRate(const SweepCell& cell) {
-  return cell.Of([](const SweepPoint& point) { return point.result.output_tokens_per_s; });
-}
+Spread OutputRate(const SweepCell& cell) { return cell.Of(&SweepResult::output_tokens_per_s); }
 
 // How much is asked of the pipeline, as far as it can be told: requests at once, or a second.
 double LoadOf(const SweepCell& cell) {
@@ -67,14 +60,13 @@ const std::vector<SweepField> kAlongLoad = {SweepField::kConcurrency, SweepField
 // Cells of one configuration under rising load, two at least.
 std::vector<CellPointers> LoadCurves(const CellPointers& cells) {
   std::vector<CellPointers> curves;
-  CellPointers closed, open;  // requests at once and requests a second do not compare
-  for (const SweepCell* cell : cells) (cell->config.concurrency > 0 ? closed : open).push_back(cell);
-  std::vector<CellPointers> groups = GroupCells(closed, kAlongLoad);
-  for (CellPointers& group : GroupCells(open, kAlongLoad)) groups.push_back(std::move(group));
-  for (CellPointers& group : groups) {
-    std::stable_sort(group.begin(), group.end(),
-                     [](const SweepCell* a, const SweepCell* b) { return LoadOf(*a) < LoadOf(*b); });
-    if (group.size() >= 2 && LoadOf(*group.front()) < LoadOf(*group.back())) curves.push_back(std::move(group));
+  for (const bool closed : {true, false}) {  // requests at once and requests a second do not compare
+    const CellPointers alike =
+        Where(cells, [&](const SweepCell& cell) { return (cell.config.concurrency > 0) == closed; });
+    for (CellPointers& group : GroupCells(alike, kAlongLoad)) {
+      SortBy(LoadOf, &group);
+      if (group.size() >= 2 && LoadOf(*group.front()) < LoadOf(*group.back())) curves.push_back(std::move(group));
+    }
   }
   return curves;
 }
@@ -91,8 +83,7 @@ std::string CurveSentence(const CellPointers& curve, const std::string& label, c
 
 void AddCurves(const std::vector<CellPointers>& curves, size_t left_out, const LatencyKind& kind,
                std::vector<ReportFigure>* figures) {
-  CellPointers shown;
-  for (const CellPointers& curve : curves) shown.insert(shown.end(), curve.begin(), curve.end());
+  const CellPointers shown = Joined(curves);
   const CellLabels labels(shown, kAlongLoad);
   XyChart chart;
   chart.title = kind.title;
@@ -101,11 +92,8 @@ void AddCurves(const std::vector<CellPointers>& curves, size_t left_out, const L
   std::vector<double> heights;
   const CellPointers* fastest = nullptr;
   for (size_t i = 0; i < curves.size(); ++i) {
-    ChartSeries series;
-    series.label = labels.Of(*curves[i][0]);
+    ChartSeries series = SeriesOf(labels.Of(*curves[i][0]), i, *curves[i][0]);
     if (curves[i][0]->config.concurrency == 0) absl::StrAppend(&series.label, ", requests a second");
-    series.style = static_cast<int>(i);
-    series.hollow = curves[i][0]->simulated;
     for (const SweepCell* cell : curves[i]) {
       const Spread y = LatencyMs(*cell, kind);
       if (y.median <= 0) continue;
@@ -130,11 +118,8 @@ void AddCurves(const std::vector<CellPointers>& curves, size_t left_out, const L
 
 void AddPercentiles(const CellPointers& cells, bool first_token, std::vector<ReportFigure>* figures) {
   Percentiles SweepResult::*const sample = first_token ? &SweepResult::ttft_s : &SweepResult::itl_s;
-  CellPointers measured;
-  for (const SweepCell* cell : cells) {
-    if (cell->Of([&](const SweepPoint& point) { return (point.result.*sample).max; }).median > 0)
-      measured.push_back(cell);
-  }
+  const CellPointers measured =
+      Where(cells, [&](const SweepCell& cell) { return cell.MsOf(sample, &Percentiles::max).median > 0; });
   if (measured.empty()) return;
   size_t left_out = 0;
   const CellPointers shown = FastestCells(measured, kMostPercentileRows, &left_out);
@@ -155,8 +140,7 @@ void AddPercentiles(const CellPointers& cells, bool first_token, std::vector<Rep
     row.heading = labels.Of(*cell);
     row.hollow = cell->simulated;
     for (double Percentiles::*percentile : {&Percentiles::p50, &Percentiles::p90, &Percentiles::p99}) {
-      row.marks.push_back(
-          cell->Of([&](const SweepPoint& point) { return 1e3 * (point.result.*sample).*percentile; }).median);
+      row.marks.push_back(cell->MsOf(sample, percentile).median);
     }
     values.insert(values.end(), row.marks.begin(), row.marks.end());
     row.tooltip = absl::StrCat(row.heading, ": ", name, " p50 ", FigureText(row.marks[0]), ", p90 ",
@@ -176,16 +160,11 @@ void AddPercentiles(const CellPointers& cells, bool first_token, std::vector<Rep
 }
 
 void AddGoodput(const CellPointers& cells, std::vector<ReportFigure>* figures) {
-  CellPointers bounded;
-  for (const SweepCell* cell : cells) {
-    if (cell->config.slo_ttft_s > 0 || cell->config.slo_itl_s > 0) bounded.push_back(cell);
-  }
+  CellPointers bounded =
+      Where(cells, [](const SweepCell& cell) { return cell.config.slo_ttft_s > 0 || cell.config.slo_itl_s > 0; });
   if (bounded.empty()) return;
-  const auto goodput = [](const SweepCell& cell) {
-    return cell.Of([](const SweepPoint& point) { return point.result.goodput_tokens_per_s; });
-  };
-  std::stable_sort(bounded.begin(), bounded.end(),
-                   [&](const SweepCell* a, const SweepCell* b) { return goodput(*a).median > goodput(*b).median; });
+  const auto goodput = [](const SweepCell& cell) { return cell.Of(&SweepResult::goodput_tokens_per_s); };
+  SortBy([&](const SweepCell& cell) { return -goodput(cell).median; }, &bounded);
   const size_t left_out = bounded.size() > kMostPercentileRows ? bounded.size() - kMostPercentileRows : 0;
   bounded.resize(bounded.size() - left_out);
   const CellLabels labels(bounded, {});
@@ -195,10 +174,9 @@ void AddGoodput(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   chart.parts = {{"bounds met", PartFill::kSolid}, {"bounds missed", PartFill::kDots}};
   for (const SweepCell* cell : bounded) {
     const Spread good = goodput(*cell);
-    const double share = cell->Of([](const SweepPoint& point) { return point.result.slo_share; }).median;
     ChartRow row = SpreadRow(*cell, labels.Of(*cell), good);
     row.parts.push_back(OutputRate(*cell).median - good.median);
-    row.note = PercentText(share) + " met";
+    row.note = PercentText(cell->Of(&SweepResult::slo_share).median) + " met";
     row.tooltip = absl::StrCat(row.heading, ": ", FigureText(good.median), " of ", FigureText(OutputRate(*cell).median),
                                " output tokens/s; ", row.note);
     chart.rows.push_back(std::move(row));
@@ -212,13 +190,9 @@ void AddGoodput(const CellPointers& cells, std::vector<ReportFigure>* figures) {
 }  // namespace
 
 std::vector<ReportFigure> LatencyFigures(const CellPointers& cells) {
-  CellPointers decoding, prefilling;
-  for (const SweepCell* cell : cells) {
-    if (cell->prefill_only())
-      prefilling.push_back(cell);
-    else if (OutputRate(*cell).median > 0)
-      decoding.push_back(cell);
-  }
+  const CellPointers prefilling = Where(cells, [](const SweepCell& cell) { return cell.prefill_only(); });
+  const CellPointers decoding =
+      Where(cells, [](const SweepCell& cell) { return !cell.prefill_only() && OutputRate(cell).median > 0; });
   std::vector<ReportFigure> figures;
   size_t left_out = 0;
   const std::vector<CellPointers> curves = FastestGroups(LoadCurves(decoding), kMostSeries, &left_out);

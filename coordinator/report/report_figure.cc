@@ -1,12 +1,10 @@
 #include "coordinator/report/report_figure.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/report/prediction_ratio.h"
 #include "coordinator/report/report_text.h"
 
 namespace stagecoach {
@@ -14,26 +12,18 @@ namespace {
 
 // What the simulated ones among the cells rest on; nothing where there are none.
 std::string SimulationSentence(const CellPointers& shown) {
-  CellPointers simulated;
-  std::copy_if(shown.begin(), shown.end(), std::back_inserter(simulated),
-               [](const SweepCell* cell) { return cell->simulated; });
-  const std::string facts = FactsText(simulated);
+  const std::string facts = FactsText(Where(shown, [](const SweepCell& cell) { return cell.simulated; }));
   return facts.empty() ? "" : absl::StrCat(" Simulated: the real scheduler, with times from ", facts, ".");
 }
 
-}  // namespace
-
+// "Simulated: nothing ran." and the like; empty where everything was measured over real links.
 std::string OriginRemark(const CellPointers& shown) {
-  const auto count = [&](auto holds) { return std::count_if(shown.begin(), shown.end(), holds); };
-  const auto all = static_cast<int64_t>(shown.size());
-  const int64_t simulated = count([](const SweepCell* cell) { return cell->simulated; });
-  const int64_t emulated = count([](const SweepCell* cell) { return cell->link_emulated() && !cell->simulated; });
+  const size_t simulated = Where(shown, [](const SweepCell& cell) { return cell.simulated; }).size();
+  const CellPointers emulated = Where(shown, [](const SweepCell& cell) { return cell.link_emulated(); });
   std::string remark;
-  if (simulated > 0) remark = simulated == all ? "Simulated: nothing ran." : "Hollow: simulated, nothing ran.";
-  if (emulated > 0) {
-    const auto first =
-        std::find_if(shown.begin(), shown.end(), [](const SweepCell* cell) { return cell->link_emulated(); });
-    const std::string link = FieldText(**first, SweepField::kLink);
+  if (simulated > 0) remark = simulated == shown.size() ? "Simulated: nothing ran." : "Hollow: simulated, nothing ran.";
+  if (std::any_of(emulated.begin(), emulated.end(), [](const SweepCell* cell) { return !cell->simulated; })) {
+    const std::string link = FieldText(*emulated[0], SweepField::kLink);
     const bool one = std::all_of(shown.begin(), shown.end(),
                                  [&](const SweepCell* cell) { return FieldText(*cell, SweepField::kLink) == link; });
     absl::StrAppend(&remark, remark.empty() ? "" : " ",
@@ -41,6 +31,8 @@ std::string OriginRemark(const CellPointers& shown) {
   }
   return remark;
 }
+
+}  // namespace
 
 ReportFigure MakeXyFigure(std::string id, const std::string& sentence, XyChart chart, const CellPointers& shown) {
   chart.remark = OriginRemark(shown);
@@ -55,18 +47,16 @@ ReportFigure MakeRowFigure(std::string id, const std::string& sentence, RowChart
           DrawRowChart(chart, true)};
 }
 
+ChartSeries SeriesOf(std::string label, size_t index, const SweepCell& cell) {
+  return {.label = std::move(label), .style = static_cast<int>(index), .hollow = cell.simulated};
+}
+
 ChartPoint SpreadPoint(double x, const Spread& y, std::string tooltip) {
   if (y.count > 1) {
     absl::StrAppend(&tooltip, " (", FigureText(y.low), " to ", FigureText(y.high), " in ", CountOf(y.count, "run"),
                     ")");
   }
-  ChartPoint point;
-  point.x = x;
-  point.y = y.median;
-  point.y_low = y.low;
-  point.y_high = y.high;
-  point.tooltip = std::move(tooltip);
-  return point;
+  return {x, y.median, y.low, y.high, "", std::move(tooltip)};
 }
 
 ChartRow SpreadRow(const SweepCell& cell, std::string heading, const Spread& value) {
@@ -95,9 +85,7 @@ const CellPointers& FastestGroup(const std::vector<CellPointers>& groups) {
 std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t most, size_t* left_out) {
   *left_out = groups.size() > most ? groups.size() - most : 0;
   if (*left_out == 0) return groups;
-  // Decode before prefill: their rates do not compare.
   std::vector<std::pair<bool, double>> best;
-  best.reserve(groups.size());
   for (const CellPointers& group : groups) best.emplace_back(!group[0]->prefill_only(), BestThroughput(group));
   std::vector<size_t> order(groups.size());
   std::iota(order.begin(), order.end(), 0);
@@ -105,7 +93,6 @@ std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t
   order.resize(most);
   std::sort(order.begin(), order.end());
   std::vector<CellPointers> fastest;
-  fastest.reserve(order.size());
   for (size_t index : order) fastest.push_back(std::move(groups[index]));
   return fastest;
 }
@@ -113,9 +100,7 @@ std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t
 CellPointers FastestCells(const CellPointers& cells, size_t most, size_t* left_out) {
   std::vector<CellPointers> single;
   for (const SweepCell* cell : cells) single.push_back({cell});
-  CellPointers fastest;
-  for (const CellPointers& group : FastestGroups(std::move(single), most, left_out)) fastest.push_back(group[0]);
-  return fastest;
+  return Joined(FastestGroups(std::move(single), most, left_out));
 }
 
 std::string LeftOutSentence(size_t left_out) {

@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/report/row_chart.h"
+#include "coordinator/report/chart.h"
 #include "coordinator/report/sweep_cells.h"
-#include "coordinator/report/xy_chart.h"
 
 namespace stagecoach {
 
@@ -26,8 +25,8 @@ struct ReportFigure {
 ReportFigure MakeXyFigure(std::string id, const std::string& sentence, XyChart chart, const CellPointers& shown);
 ReportFigure MakeRowFigure(std::string id, const std::string& sentence, RowChart chart, const CellPointers& shown);
 
-// "Simulated: nothing ran." and the like; empty where everything was measured over real links.
-std::string OriginRemark(const CellPointers& shown);
+// Points that are joined, in the style of number `index`; hollow where the cell is simulated.
+ChartSeries SeriesOf(std::string label, size_t index, const SweepCell& cell);
 
 // A point of a chart with its repetitions' spread as error bar.
 ChartPoint SpreadPoint(double x, const Spread& y, std::string tooltip);

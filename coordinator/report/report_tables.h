@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_REPORT_TABLES_H_
 #define STAGECOACH_COORDINATOR_REPORT_REPORT_TABLES_H_
 
-// The tables of a report, as plain text in cells. Pure.
+// The numbers of a report: the answers that stand first, tables as plain text in cells, and all points as CSV. Pure.
 
 #include <string>
 #include <vector>
@@ -11,6 +11,12 @@
 #include "coordinator/report/sweep_cells.h"
 
 namespace stagecoach {
+
+// As HTML: which configuration has the highest throughput and where its time went; which has the shortest gap between
+// tokens and which the shortest wait for the first one, medians each; how far predictions and measurements are apart,
+// and what the predictions rest on; how many points there are. What was measured comes before what was simulated, and
+// decode before prefill, for their numbers do not compare. What nobody measured is left out.
+std::string CardsHtml(const CellPointers& cells);
 
 struct ReportTable {
   std::vector<std::string> header;

@@ -32,11 +32,7 @@ std::string DurationText(double seconds) {
 
 std::string RateText(double value) {
   if (!std::isfinite(value)) return "-";
-  const struct {
-    double unit;
-    const char* sign;
-  } kUnits[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
-  for (const auto& unit : kUnits) {
+  for (const DecimalPrefix& unit : kDecimalPrefixes) {
     if (value >= unit.unit) return absl::StrCat(FigureText(value / unit.unit), " ", unit.sign);
   }
   return FigureText(value) + " ";

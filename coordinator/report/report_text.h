@@ -10,6 +10,12 @@
 
 namespace stagecoach {
 
+struct DecimalPrefix {
+  double unit;
+  const char* sign;
+};
+inline constexpr DecimalPrefix kDecimalPrefixes[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+
 // Three significant digits, without an exponent up to a million: "0.0123", "12.3", "1230", "1.23e+06".
 std::string FigureText(double value);
 // "12 %"; a digit behind the point below 10 %.

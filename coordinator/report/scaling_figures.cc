@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/report/chart_style.h"
 #include "coordinator/report/report_figure.h"
 #include "coordinator/report/report_text.h"
 
@@ -26,36 +25,31 @@ struct LoadKind {
 double StagesOf(const SweepCell& cell) { return static_cast<double>(cell.stages); }
 double CoresOf(const SweepCell& cell) { return static_cast<double>(cell.cores()); }
 
+using CellNumber = std::function<double(const SweepCell&)>;
+
 // Rising by `of`, with those alone that have a throughput and a number.
-CellPointers Rising(CellPointers group, const std::function<double(const SweepCell&)>& of) {
-  group.erase(std::remove_if(group.begin(), group.end(),
-                             [&](const SweepCell* cell) { return of(*cell) <= 0 || cell->Throughput().median <= 0; }),
-              group.end());
-  std::stable_sort(group.begin(), group.end(), [&](const SweepCell* a, const SweepCell* b) { return of(*a) < of(*b); });
-  return group;
+CellPointers Rising(const CellPointers& group, const CellNumber& of) {
+  CellPointers rising =
+      Where(group, [&](const SweepCell& cell) { return of(cell) > 0 && cell.Throughput().median > 0; });
+  SortBy(of, &rising);
+  return rising;
 }
 
-bool Grows(const CellPointers& rising, const std::function<double(const SweepCell&)>& of) {
+bool Grows(const CellPointers& rising, const CellNumber& of) {
   return rising.size() >= 2 && of(*rising.front()) < of(*rising.back());
 }
 
 std::vector<CellPointers> GrowingGroups(const CellPointers& cells, const std::vector<SweepField>& along,
-                                        const std::function<double(const SweepCell&)>& of) {
+                                        const CellNumber& of) {
   std::vector<CellPointers> groups;
-  for (CellPointers& group : GroupCells(cells, along)) {
-    CellPointers rising = Rising(std::move(group), of);
+  for (const CellPointers& group : GroupCells(cells, along)) {
+    CellPointers rising = Rising(group, of);
     if (Grows(rising, of)) groups.push_back(std::move(rising));
   }
   return groups;
 }
 
-CellPointers Joined(const std::vector<CellPointers>& groups) {
-  CellPointers all;
-  for (const CellPointers& group : groups) all.insert(all.end(), group.begin(), group.end());
-  return all;
-}
-
-ChartAxis CountAxis(std::string label, const CellPointers& cells, const std::function<double(const SweepCell&)>& of) {
+ChartAxis CountAxis(std::string label, const CellPointers& cells, const CellNumber& of) {
   std::set<double> values;
   for (const SweepCell* cell : cells) values.insert(of(*cell));
   ChartAxis axis;
@@ -80,25 +74,18 @@ std::string StrongSentence(const CellPointers& group, const std::string& label, 
                    FieldText(first, SweepField::kStages), label.empty() ? "" : absl::StrCat(" (", label, ")"), ": ",
                    FigureText(after), " against ", FigureText(before), " ", kind.rate, ", ", PercentText(gain / ideal),
                    " of ideal.");
-  const Spread bubble = last.Of([](const SweepPoint& point) { return point.result.bubble; });
-  const Spread floor = last.Of([](const SweepPoint& point) { return point.result.bubble_floor; });
-  if (bubble.median > 0) {
-    absl::StrAppend(&text, " The bubble of ", FieldText(last, SweepField::kStages), " is ", PercentText(bubble.median),
-                    ", its floor ", PercentText(floor.median), ".");
+  if (const double bubble = last.Of(&SweepResult::bubble).median; bubble > 0) {
+    absl::StrAppend(&text, " The bubble of ", FieldText(last, SweepField::kStages), " is ", PercentText(bubble),
+                    ", its floor ", PercentText(last.Of(&SweepResult::bubble_floor).median), ".");
   }
   return text;
 }
 
-ChartPoint PlainPoint(double x, double y) {
-  ChartPoint point;
-  point.x = x;
-  point.y = point.y_low = point.y_high = y;
-  return point;
-}
+ChartPoint PlainPoint(double x, double y) { return {x, y, y, y}; }
 
 // The throughput of groups that grow along one number, each beside what it would be in proportion.
 XyChart DrawStrong(const std::vector<CellPointers>& groups, const CellLabels& labels, const std::string& count_name,
-                   const std::string& rate, const std::function<double(const SweepCell&)>& of) {
+                   const std::string& rate, const CellNumber& of) {
   XyChart chart;
   chart.title = absl::StrCat("Strong scaling: ", rate, " over ", count_name);
   chart.x = CountAxis(count_name, Joined(groups), of);
@@ -106,13 +93,9 @@ XyChart DrawStrong(const std::vector<CellPointers>& groups, const CellLabels& la
   chart.y.kind = chart.x.kind;
   for (size_t i = 0; i < groups.size(); ++i) {
     const CellPointers& group = groups[i];
-    ChartSeries series;
-    series.label = labels.Of(*group[0]);
-    series.style = static_cast<int>(i);
-    series.hollow = group[0]->simulated;
+    ChartSeries series = SeriesOf(labels.Of(*group[0]), i, *group[0]);
     const double base = group[0]->Throughput().median, first = of(*group[0]);
-    ChartGuide ideal;
-    ideal.label = "ideal";
+    ChartGuide ideal{"ideal", {}};
     for (const SweepCell* cell : group) {
       const Spread y = cell->Throughput();
       series.points.push_back(
@@ -161,8 +144,8 @@ void AddCoreScaling(const CellPointers& cells, const LoadKind& kind, std::vector
     std::set<int64_t> thread_counts;
     for (const SweepCell* cell : alike) thread_counts.insert(cell->threads);
     if (thread_counts.size() < 2) continue;
-    for (CellPointers& group : GroupCells(alike, {SweepField::kThreads})) {
-      CellPointers rising = Rising(std::move(group), CoresOf);
+    for (const CellPointers& group : GroupCells(alike, {SweepField::kThreads})) {
+      CellPointers rising = Rising(group, CoresOf);
       if (!rising.empty()) groups.push_back(std::move(rising));
     }
   }
@@ -172,10 +155,9 @@ void AddCoreScaling(const CellPointers& cells, const LoadKind& kind, std::vector
   size_t left_out = 0;
   groups = FastestGroups(std::move(groups), kMostSeries, &left_out);
   const CellPointers shown = Joined(groups);
-  const SweepCell* best = shown[0];
-  for (const SweepCell* cell : shown) {
-    if (cell->Throughput().median > best->Throughput().median) best = cell;
-  }
+  const SweepCell* best = *std::max_element(shown.begin(), shown.end(), [](const SweepCell* a, const SweepCell* b) {
+    return a->Throughput().median < b->Throughput().median;
+  });
   figures->push_back(
       MakeXyFigure(kind.prefix + "strong-cores",
                    absl::StrCat("The most, ", FigureText(best->Throughput().median), " ", kind.rate, ", comes from ",
@@ -220,10 +202,8 @@ void AddWeakScaling(const CellPointers& cells, const LoadKind& kind, std::vector
   std::string sentence;
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto& [work, line] = lines[i];
-    ChartSeries series;
-    series.label = absl::StrCat(FigureText(work), " at once a stage", labelled ? ", " + labels.Of(*line[0]) : "");
-    series.style = static_cast<int>(i);
-    series.hollow = line[0]->simulated;
+    ChartSeries series = SeriesOf(
+        absl::StrCat(FigureText(work), " at once a stage", labelled ? ", " + labels.Of(*line[0]) : ""), i, *line[0]);
     const double base = line[0]->Throughput().median / StagesOf(*line[0]);
     for (const SweepCell* cell : line) {
       const Spread y = cell->Throughput();
@@ -250,9 +230,8 @@ std::vector<ReportFigure> ScalingFigures(const CellPointers& cells) {
   for (const auto add : {AddStrongScaling, AddWeakScaling, AddCoreScaling}) {
     for (const LoadKind& kind :
          {LoadKind{false, "", "output tokens/s"}, LoadKind{true, "prefill-", "prompt tokens/s"}}) {
-      CellPointers of_kind;
-      std::copy_if(cells.begin(), cells.end(), std::back_inserter(of_kind),
-                   [&](const SweepCell* cell) { return cell->prefill_only() == kind.prefill && !cell->runs.empty(); });
+      const CellPointers of_kind = Where(
+          cells, [&](const SweepCell& cell) { return cell.prefill_only() == kind.prefill && !cell.runs.empty(); });
       if (!of_kind.empty()) add(of_kind, kind, &figures);
     }
   }

@@ -17,6 +17,15 @@ namespace stagecoach {
 // does not allow, become U+FFFD.
 std::string EscapeMarkup(absl::string_view text);
 
+// How wide text will be in a picture, so that nothing is drawn over it: a program that writes SVG cannot ask the font.
+// In pixels at that size of a font, by the widths of Helvetica, which Arial and Liberation Sans share; characters
+// outside of ASCII count as wide ones.
+double TextWidth(absl::string_view text, double font_size);
+// The text, or as much of its start as fits with an ellipsis behind it; nothing where not even that fits.
+std::string ElideText(absl::string_view text, double width, double font_size);
+// Lines of at most that width, broken at spaces; what is wider than a line is elided. None for an empty text.
+std::vector<std::string> WrapText(absl::string_view text, double width, double font_size);
+
 // At most two digits behind the point, none of them a trailing zero.
 std::string SvgNumber(double value);
 
@@ -41,8 +50,9 @@ class SvgCanvas {
   void Polygon(const std::vector<SvgPosition>& positions, absl::string_view style);
   void Rectangle(SvgPosition corner, double width, double height, absl::string_view style);
   // `at`: the baseline's start, middle or end.
-  void Text(SvgPosition at, absl::string_view text, TextAnchor anchor, double size, absl::string_view style);
-  // `hollow`: white inside. `style`: `stroke` and `fill` are set from `colour`.
+  void Text(SvgPosition at, absl::string_view text, TextAnchor anchor = TextAnchor::kStart, double size = kFontSize,
+            absl::string_view style = "");
+  // `hollow`: white inside.
   void Marker(SvgPosition at, MarkerShape shape, absl::string_view colour, bool hollow, double radius);
   // What is drawn between the two shows this text when a pointer rests on it.
   void BeginTooltip(absl::string_view text);

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -20,8 +21,17 @@ constexpr SweepField kFollowers[] = {
     SweepField::kMicroBatches, SweepField::kRequests,   SweepField::kDuration,
     SweepField::kSeed};
 
-bool Contains(const std::vector<SweepField>& fields, SweepField field) {
-  return std::find(fields.begin(), fields.end(), field) != fields.end();
+template <typename Fields>
+bool Contains(const Fields& fields, SweepField field) {
+  return std::find(std::begin(fields), std::end(fields), field) != std::end(fields);
+}
+
+std::vector<SweepField> FieldsThat(const std::function<bool(SweepField)>& holds) {
+  std::vector<SweepField> fields;
+  for (int i = 0; i < kSweepFields; ++i) {
+    if (holds(static_cast<SweepField>(i))) fields.push_back(static_cast<SweepField>(i));
+  }
+  return fields;
 }
 
 // Of a path; of a model without a file all that follows dummy://.
@@ -83,11 +93,12 @@ bool Told(const SweepCell& cell, SweepField field) {
 
 void MarkUnusual(std::vector<SweepCell>* cells) {
   for (int i = 0; i < kSweepFields; ++i) {
+    const auto text = [i](const SweepCell& cell) { return FieldText(cell, static_cast<SweepField>(i)); };
     std::map<std::string, int64_t> counts;
-    for (const SweepCell& cell : *cells) ++counts[FieldText(cell, static_cast<SweepField>(i))];
+    for (const SweepCell& cell : *cells) ++counts[text(cell)];
     const auto usual = std::max_element(counts.begin(), counts.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    for (SweepCell& cell : *cells) cell.unusual.push_back(FieldText(cell, static_cast<SweepField>(i)) != usual->first);
+    for (SweepCell& cell : *cells) cell.unusual.push_back(text(cell) != usual->first);
   }
 }
 
@@ -105,6 +116,27 @@ void AddPoint(const SweepPoint& point, SweepCell* cell) {
   cell->runs.push_back(&point);
   if (cell->stages == 0) cell->stages = static_cast<int64_t>(point.stages.size());
   if (cell->threads == 0 && !point.stages.empty()) cell->threads = point.stages[0].threads;
+}
+
+bool Decodes(const SweepCell& cell) { return !cell.prefill_only(); }
+bool Prefills(const SweepCell& cell) { return cell.prefill_only(); }
+bool IsAlone(const SweepCell& cell) { return cell.config.concurrency == 1; }
+constexpr PredictedQuantity kQuantities[] = {
+    {"output-rate", "output tokens/s", "output tokens/s", 1, Decodes, &SweepPrediction::output_tokens_per_s,
+     [](const SweepResult& result) { return result.output_tokens_per_s; }},
+    {"prefill-rate", "prefill", "prompt tokens/s", 1, Prefills, &SweepPrediction::prefill_tokens_per_s,
+     [](const SweepResult& result) { return result.prompt_tokens_per_s; }},
+    {"itl", "median gap between tokens", "ITL, ms", 1e3, Decodes, &SweepPrediction::itl_s,
+     [](const SweepResult& result) { return result.itl_s.p50; }},
+    {"ttft", "first token of a prompt alone", "TTFT, ms", 1e3, IsAlone, &SweepPrediction::ttft_s,
+     [](const SweepResult& result) { return result.ttft_s.p50; }},
+};
+
+std::string FactsOf(const SweepPrediction& prediction) {
+  if (prediction.source == "assumed") return "assumed hosts, nothing measured";
+  if (absl::StartsWith(prediction.source, "cluster ")) return prediction.source;  // somebody's own words
+  return absl::StrCat(prediction.source == "probe" ? "a probe before the sweep" : prediction.source, ", ",
+                      prediction.measured_steps ? "with" : "without", " measured steps of this model");
 }
 
 }  // namespace
@@ -125,10 +157,16 @@ Spread SweepCell::Of(const std::function<double(const SweepPoint&)>& value) cons
   return SpreadOf(std::move(values));
 }
 
+Spread SweepCell::Of(double SweepResult::*value, double unit) const {
+  return Of([=](const SweepPoint& point) { return unit * point.result.*value; });
+}
+
+Spread SweepCell::MsOf(Percentiles SweepResult::*sample, double Percentiles::*percentile) const {
+  return Of([=](const SweepPoint& point) { return 1e3 * point.result.*sample.*percentile; });
+}
+
 Spread SweepCell::Throughput() const {
-  return Of([this](const SweepPoint& point) {
-    return prefill_only() ? point.result.prompt_tokens_per_s : point.result.output_tokens_per_s;
-  });
+  return Of(prefill_only() ? &SweepResult::prompt_tokens_per_s : &SweepResult::output_tokens_per_s);
 }
 
 std::vector<SweepCell> SweepCells(absl::Span<const SweepPoint> points) {
@@ -197,16 +235,29 @@ CellPointers PointersTo(const std::vector<SweepCell>& cells) {
   return pointers;
 }
 
+CellPointers Where(const CellPointers& cells, const std::function<bool(const SweepCell&)>& holds) {
+  CellPointers found;
+  std::copy_if(cells.begin(), cells.end(), std::back_inserter(found),
+               [&](const SweepCell* cell) { return holds(*cell); });
+  return found;
+}
+
+CellPointers Joined(const std::vector<CellPointers>& groups) {
+  CellPointers all;
+  for (const CellPointers& group : groups) all.insert(all.end(), group.begin(), group.end());
+  return all;
+}
+
+void SortBy(const std::function<double(const SweepCell&)>& value, CellPointers* cells) {
+  std::stable_sort(cells->begin(), cells->end(),
+                   [&](const SweepCell* a, const SweepCell* b) { return value(*a) < value(*b); });
+}
+
 std::vector<SweepField> VaryingFields(const CellPointers& cells) {
-  std::vector<SweepField> fields;
-  for (int i = 0; i < kSweepFields; ++i) {
-    const SweepField field = static_cast<SweepField>(i);
-    const bool varies = std::any_of(cells.begin(), cells.end(), [&](const SweepCell* cell) {
-      return FieldText(*cell, field) != FieldText(*cells[0], field);
-    });
-    if (varies) fields.push_back(field);
-  }
-  return fields;
+  return FieldsThat([&](SweepField field) {
+    return std::any_of(cells.begin(), cells.end(),
+                       [&](const SweepCell* cell) { return FieldText(*cell, field) != FieldText(*cells[0], field); });
+  });
 }
 
 std::vector<SweepField> FollowingFields(const CellPointers& cells, const std::vector<SweepField>& leaders) {
@@ -226,8 +277,7 @@ std::vector<SweepField> FollowingFields(const CellPointers& cells, const std::ve
 std::vector<std::string> UsualTexts(const CellPointers& cells) {
   std::vector<std::string> texts;
   for (SweepField field : VaryingFields(cells)) {
-    if (AlwaysTold(field) || std::find(std::begin(kFollowers), std::end(kFollowers), field) != std::end(kFollowers))
-      continue;
+    if (AlwaysTold(field) || Contains(kFollowers, field)) continue;
     const auto usual = std::find_if(cells.begin(), cells.end(),
                                     [&](const SweepCell* cell) { return !cell->unusual[static_cast<size_t>(field)]; });
     if (usual != cells.end()) texts.push_back(FieldText(**usual, field));
@@ -237,11 +287,8 @@ std::vector<std::string> UsualTexts(const CellPointers& cells) {
 
 std::vector<CellPointers> GroupCells(const CellPointers& cells, const std::vector<SweepField>& along) {
   const std::vector<SweepField> following = FollowingFields(cells, along);
-  std::vector<SweepField> fixed;
-  for (int i = 0; i < kSweepFields; ++i) {
-    const SweepField field = static_cast<SweepField>(i);
-    if (!Contains(along, field) && !Contains(following, field)) fixed.push_back(field);
-  }
+  const std::vector<SweepField> fixed =
+      FieldsThat([&](SweepField field) { return !Contains(along, field) && !Contains(following, field); });
   std::map<std::string, size_t> places;
   std::vector<CellPointers> groups;
   for (const SweepCell* cell : cells) {
@@ -256,8 +303,7 @@ CellLabels::CellLabels(const CellPointers& cells, const std::vector<SweepField>&
   const std::vector<SweepField> varying = VaryingFields(cells);
   std::vector<SweepField> leaders = along;
   for (SweepField field : varying) {
-    if (std::find(std::begin(kFollowers), std::end(kFollowers), field) == std::end(kFollowers))
-      leaders.push_back(field);
+    if (!Contains(kFollowers, field)) leaders.push_back(field);
   }
   const std::vector<SweepField> following = FollowingFields(cells, leaders);
   for (SweepField field : varying) {
@@ -283,6 +329,31 @@ std::string CellLabels::Of(const SweepCell& cell) const {
     }
   }
   return absl::StrJoin(told.empty() ? usual : told, ", ");
+}
+
+absl::Span<const PredictedQuantity> PredictedQuantities() { return kQuantities; }
+
+std::string FactsText(const CellPointers& cells) {
+  std::set<std::string> facts;
+  for (const SweepCell* cell : cells) {
+    for (const SweepPoint* run : cell->runs) {
+      if (run->prediction.has_value()) facts.insert(FactsOf(*run->prediction));
+    }
+  }
+  return absl::StrJoin(facts, "; ");
+}
+
+std::optional<PredictionRatio> RatioOf(const SweepCell& cell, const PredictedQuantity& quantity) {
+  if (!quantity.applies(cell)) return std::nullopt;
+  std::vector<double> predicted;
+  for (const SweepPoint* run : cell.runs) {
+    if (run->prediction.has_value()) predicted.push_back((*run->prediction).*quantity.predicted);
+  }
+  PredictionRatio ratio;
+  ratio.predicted = SpreadOf(std::move(predicted)).median;
+  ratio.measured = cell.Of([&](const SweepPoint& point) { return quantity.measured(point.result); });
+  if (!(ratio.predicted > 0) || !(ratio.measured.median > 0)) return std::nullopt;
+  return ratio;
 }
 
 }  // namespace stagecoach

@@ -1,10 +1,13 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_SWEEP_CELLS_H_
 #define STAGECOACH_COORDINATOR_REPORT_SWEEP_CELLS_H_
 
-// The points of a sweep put in order: repetitions joined, and configurations compared field by field. Pure.
+// The points of a sweep put in order: repetitions joined, configurations compared field by field, and measured numbers
+// beside predicted ones. Pure.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +41,8 @@ struct SweepCell {
   // What counts as its throughput: prompt tokens/s where only prefill is measured, else output tokens/s.
   Spread Throughput() const;
   Spread Of(const std::function<double(const SweepPoint&)>& value) const;
+  Spread Of(double SweepResult::*value, double unit = 1) const;                          // times `unit`
+  Spread MsOf(Percentiles SweepResult::*sample, double Percentiles::*percentile) const;  // milliseconds
 };
 
 // In the order of their first points. Of several points of one configuration and repetition the last one counts: a
@@ -82,6 +87,9 @@ std::string FieldText(const SweepCell& cell, SweepField field);
 
 using CellPointers = std::vector<const SweepCell*>;
 CellPointers PointersTo(const std::vector<SweepCell>& cells);
+CellPointers Where(const CellPointers& cells, const std::function<bool(const SweepCell&)>& holds);
+CellPointers Joined(const std::vector<CellPointers>& groups);
+void SortBy(const std::function<double(const SweepCell&)>& value, CellPointers* cells);  // rising, stable
 
 // The fields that not all of the cells have alike, in their order.
 std::vector<SweepField> VaryingFields(const CellPointers& cells);
@@ -107,6 +115,32 @@ class CellLabels {
  private:
   std::vector<SweepField> fields_;
 };
+
+struct PredictedQuantity {
+  const char* id;    // in the name of a figure
+  const char* name;  // in its title
+  const char* axis;  // with its unit
+  double per_unit;   // what the record's number is multiplied with for that unit
+  // A cell that the prediction speaks of: that of a first token is one of a prompt alone.
+  bool (*applies)(const SweepCell& cell);
+  double SweepPrediction::*predicted;
+  double (*measured)(const SweepResult& result);
+};
+absl::Span<const PredictedQuantity> PredictedQuantities();
+
+struct PredictionRatio {
+  double predicted = 0;  // the median of the repetitions', which are alike
+  Spread measured;
+  double ratio() const { return measured.median / predicted; }
+  // How far they are apart, whichever is larger: 1.25 for a ratio of 1.25 and of 0.8. Rates and times compare by it.
+  double factor() const { return std::max(ratio(), 1 / ratio()); }
+};
+// What the planner's formulas and the simulator reckon with in these cells, in words, such as "profile hosts.json, with
+// measured steps of this model"; several are joined. Empty where nothing was predicted.
+std::string FactsText(const CellPointers& cells);
+
+// Absent where nothing was predicted or measured.
+std::optional<PredictionRatio> RatioOf(const SweepCell& cell, const PredictedQuantity& quantity);
 
 }  // namespace stagecoach
 

@@ -17,21 +17,14 @@ constexpr size_t kMostTimeRows = 12;
 constexpr size_t kMostDetailed = 4;   // configurations whose stages are shown one by one
 constexpr size_t kMostStageRows = 8;  // of one configuration
 
-Spread BubbleOf(const SweepCell& cell) {
-  return cell.Of([](const SweepPoint& point) { return 100 * point.result.bubble; });
-}
-Spread FloorOf(const SweepCell& cell) {
-  return cell.Of([](const SweepPoint& point) { return 100 * point.result.bubble_floor; });
-}
-Spread RowsOf(const SweepCell& cell) {
-  return cell.Of([](const SweepPoint& point) { return point.result.rows_per_pass; });
-}
+Spread BubbleOf(const SweepCell& cell) { return cell.Of(&SweepResult::bubble, 100); }
+double FloorOf(const SweepCell& cell) { return cell.Of(&SweepResult::bubble_floor, 100).median; }
 
 // A small bubble of many small passes is no gain: how many rows a pass serves stands beside it.
 void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
-  CellPointers piped;  // one stage alone has a bubble of the coordinator's making only
-  std::copy_if(cells.begin(), cells.end(), std::back_inserter(piped),
-               [](const SweepCell* cell) { return BubbleOf(*cell).median > 0 || cell->stages > 1; });
+  // One stage alone has a bubble of the coordinator's making only.
+  const CellPointers piped =
+      Where(cells, [](const SweepCell& cell) { return BubbleOf(cell).median > 0 || cell.stages > 1; });
   if (piped.empty()) return;
   size_t left_out = 0;
   const CellPointers shown = FastestCells(piped, kMostTimeRows, &left_out);
@@ -40,16 +33,14 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   chart.title = "The bubble, beside the least that was possible";
   chart.axis.label = "% of the stages' time without computing";
   chart.parts = {{"bubble", PartFill::kSolid}};
-  RowMark floor;
-  floor.label = "floor: the same work in an ideal pipeline";
-  floor.tick = true;
-  chart.marks = {floor};
+  chart.marks = {{.label = "floor: the same work in an ideal pipeline", .tick = true}};
   const SweepCell *nearest = nullptr, *farthest = nullptr;
-  const auto above = [](const SweepCell& cell) { return BubbleOf(cell).median - FloorOf(cell).median; };
+  const auto above = [](const SweepCell& cell) { return BubbleOf(cell).median - FloorOf(cell); };
   for (const SweepCell* cell : shown) {
     ChartRow row = SpreadRow(*cell, labels.Of(*cell), BubbleOf(*cell));
-    row.marks = {FloorOf(*cell).median};
-    const std::string bubble = PercentText(row.parts[0] / 100), rows = FigureText(RowsOf(*cell).median) + " rows/pass";
+    row.marks = {FloorOf(*cell)};
+    const std::string bubble = PercentText(row.parts[0] / 100);
+    const std::string rows = FigureText(cell->Of(&SweepResult::rows_per_pass).median) + " rows/pass";
     row.note = absl::StrCat(bubble, "; ", rows);
     row.tooltip =
         absl::StrCat(row.heading, ": bubble ", bubble, ", floor ", PercentText(row.marks[0] / 100), "; ", rows);
@@ -59,7 +50,7 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   }
   std::string sentence = shown.size() == 1
                              ? absl::StrCat("The bubble is ", PercentText(BubbleOf(*nearest).median / 100),
-                                            ", its floor ", PercentText(FloorOf(*nearest).median / 100), ".")
+                                            ", its floor ", PercentText(FloorOf(*nearest) / 100), ".")
                              : absl::StrCat("The bubble lies ", FigureText(above(*nearest)),
                                             " points above its floor at best (", labels.Of(*nearest), ") and ",
                                             FigureText(above(*farthest)), " at worst (", labels.Of(*farthest), ").");
@@ -132,21 +123,17 @@ void AddStageTimes(const CellPointers& cells, std::vector<ReportFigure>* figures
   chart.axis.marks = {0, 20, 40, 60, 80, 100};
   chart.parts = {{"computing", PartFill::kSolid}, {"waiting", PartFill::kLines}};
   chart.marks = {{"sending, beside the computing", MarkerShape::kDiamond, false, 1}};
-  const SweepStage *busiest = nullptr, *idlest = nullptr;
-  size_t busiest_index = 0, idlest_index = 0;
-  const std::vector<SweepStage>& of_first = MedianRun(*shown.front()).stages;
-  for (size_t s = 0; s < of_first.size(); ++s) {
-    const auto share = [](const SweepStage& stage) { return ShareOf(stage, stage.compute_s); };
-    if (busiest == nullptr || share(of_first[s]) > share(*busiest)) busiest = &of_first[s], busiest_index = s;
-    if (idlest == nullptr || share(of_first[s]) < share(*idlest)) idlest = &of_first[s], idlest_index = s;
-  }
+  std::vector<double> shares;  // of the first one's stages
+  for (const SweepStage& stage : MedianRun(*shown.front()).stages) shares.push_back(ShareOf(stage, stage.compute_s));
+  const auto busiest = std::max_element(shares.begin(), shares.end());
+  const auto idlest = std::min_element(shares.begin(), shares.end());
   for (const SweepCell* cell : shown) AddStageRows(*cell, labels.Of(*cell), &chart);
-  const double most = ShareOf(*busiest, busiest->compute_s) / 100, least = ShareOf(*idlest, idlest->compute_s) / 100;
-  std::string sentence = of_first.size() == 1
-                             ? absl::StrCat("The stage computes ", PercentText(most), " of the time.")
-                             : absl::StrCat("With ", labels.Of(*shown.front()), ", stage ", busiest_index,
-                                            " computes the most, ", PercentText(most), " of the time, and stage ",
-                                            idlest_index, " the least, ", PercentText(least), ".");
+  const std::string most = PercentText(*busiest / 100), least = PercentText(*idlest / 100);
+  std::string sentence = shares.size() == 1
+                             ? absl::StrCat("The stage computes ", most, " of the time.")
+                             : absl::StrCat("With ", labels.Of(*shown.front()), ", stage ", busiest - shares.begin(),
+                                            " computes the most, ", most, " of the time, and stage ",
+                                            idlest - shares.begin(), " the least, ", least, ".");
   absl::StrAppend(&sentence, " Of each number of stages the fastest configuration is shown.");
   figures->push_back(MakeRowFigure("stage-times", sentence, std::move(chart), shown));
 }
@@ -154,9 +141,7 @@ void AddStageTimes(const CellPointers& cells, std::vector<ReportFigure>* figures
 }  // namespace
 
 std::vector<ReportFigure> TimeFigures(const CellPointers& cells) {
-  CellPointers ran;
-  std::copy_if(cells.begin(), cells.end(), std::back_inserter(ran),
-               [](const SweepCell* cell) { return !cell->runs.empty(); });
+  const CellPointers ran = Where(cells, [](const SweepCell& cell) { return !cell.runs.empty(); });
   std::vector<ReportFigure> figures;
   AddStageTimes(ran, &figures);
   AddBubble(ran, &figures);

@@ -9,8 +9,23 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "coordinator/bench/sweep_point.h"
+#include "coordinator/report/report_figure.h"
+#include "coordinator/report/sweep_cells.h"
 
 namespace stagecoach {
+
+struct ReportSection {
+  std::string id, title;
+  std::vector<ReportFigure> figures;
+};
+// Those for which there are figures.
+std::vector<ReportSection> ReportSections(const CellPointers& cells);
+
+// The report as one HTML page: the answers, what failed, pictures, and folded up below them what few readers ask for,
+// down to the command lines, which alone are not printed (a browser that knows no ::details-content leaves out all that
+// is folded up). It needs nothing but itself: no script, no font, no file; what it shows of others' texts is escaped,
+// and a policy in it forbids a browser to load anything. The same points give the same bytes.
+std::string ReportPage(const CellPointers& cells, const std::vector<ReportSection>& sections);
 
 // The files of a report, in the directory that it was written to.
 struct SweepReportFiles {

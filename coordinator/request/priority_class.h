@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/base/named_values.h"
 #include "common/base/value_range.h"
 
 namespace stagecoach {

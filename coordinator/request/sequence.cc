@@ -4,26 +4,14 @@
 
 namespace stagecoach {
 
-const char* SequenceStateName(SequenceState state) {
-  switch (state) {
-    case SequenceState::kWaiting: return "waiting";
-    case SequenceState::kPrefilling: return "prefilling";
-    case SequenceState::kDecoding: return "decoding";
-    case SequenceState::kPreempted: return "preempted";
-    case SequenceState::kFinished: return "finished";
-  }
-  return "invalid";
-}
-
 bool IsValidTransition(SequenceState from, SequenceState to) {
+  if (to == SequenceState::kFinished) return from != SequenceState::kFinished;  // cancelled, scored or ended
   switch (from) {
-    case SequenceState::kWaiting:  // admitted, cancelled
-      return to == SequenceState::kPrefilling || to == SequenceState::kFinished;
-    case SequenceState::kPrefilling:  // first token known, blocks taken away, scored or ended
-      return to == SequenceState::kDecoding || to == SequenceState::kPreempted || to == SequenceState::kFinished;
-    case SequenceState::kDecoding: return to == SequenceState::kPreempted || to == SequenceState::kFinished;
-    case SequenceState::kPreempted:  // drained, or what was in flight ended it
-      return to == SequenceState::kWaiting || to == SequenceState::kFinished;
+    case SequenceState::kWaiting: return to == SequenceState::kPrefilling;  // admitted
+    case SequenceState::kPrefilling:                                        // first token known, blocks taken away
+      return to == SequenceState::kDecoding || to == SequenceState::kPreempted;
+    case SequenceState::kDecoding: return to == SequenceState::kPreempted;
+    case SequenceState::kPreempted: return to == SequenceState::kWaiting;  // drained
     case SequenceState::kFinished: return false;
   }
   return false;

@@ -12,12 +12,19 @@
 
 #include "common/base/ids.h"
 #include "common/step/step.h"
-#include "coordinator/request/prefix_ref.h"
 #include "coordinator/request/priority_class.h"
 
 namespace stagecoach {
 
 enum class FinishReason { kStop, kLength, kCancelled, kScored, kInvalidLogits };
+
+// Names an entry of the prefix cache (coordinator/schedule/prefix_index.h), which may be gone by now.
+struct PrefixRef {
+  BlockId block = kNoBlock;  // in the first block group without a window
+  uint64_t number = 0;       // 0: no entry
+  bool exists() const { return number != 0; }
+  friend bool operator==(const PrefixRef&, const PrefixRef&) = default;
+};
 
 // What a request asks for; constant while it runs.
 struct SequenceSpec {
@@ -53,7 +60,12 @@ enum class SequenceState {
   kPreempted,   // blocks gone, results still in flight
   kFinished,
 };
-const char* SequenceStateName(SequenceState state);
+inline constexpr NamedValue<SequenceState> kSequenceStates[] = {{SequenceState::kWaiting, "waiting"},
+                                                                {SequenceState::kPrefilling, "prefilling"},
+                                                                {SequenceState::kDecoding, "decoding"},
+                                                                {SequenceState::kPreempted, "preempted"},
+                                                                {SequenceState::kFinished, "finished"}};
+constexpr const char* SequenceStateName(SequenceState state) { return NameOf(kSequenceStates, state); }
 // Whether the state machine has this edge.
 bool IsValidTransition(SequenceState from, SequenceState to);
 
@@ -81,8 +93,8 @@ class Sequence {
   uint64_t admission = 0;            // the number of its first one, kept through preemptions; 0: none yet
   TenantAccount* account = nullptr;  // its tenant's; the waiting queue's
   bool opened = false;               // the stages know it, or will with the micro-batch being composed
-  // The prefix cache's: entries of its first full blocks. While it waits, what it could begin with; of one that runs,
-  // what it began with and what was made of its blocks since, or found to have their content.
+  // Entries of the prefix cache for its first full blocks: waiting, those it could begin with; running, those it began
+  // with and those made of its blocks since, or found to have their content.
   std::vector<PrefixRef> chain;
   std::vector<uint64_t> block_hashes;    // of the chain up to each full block, as far as they were needed
   uint64_t hits_version = 0;             // of the cache, when `chain` was last looked up

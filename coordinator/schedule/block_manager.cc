@@ -75,7 +75,7 @@ void BlockManager::EvictWindowed(size_t group) {
       kept == kNoBlock ||
       (passed != kNoBlock && (from.passed.size() > from.kept.size() || from.since[passed] < from.since[kept]));
   const BlockId block = passed_goes ? passed : kept;
-  from.OutOfTheRows(block);
+  from.RemoveFromEvictionLists(block);
   prefixes_.SetBlock(std::exchange(from.entry[block], kNoBlock), group, kNoBlock);
   from.free.push_back(block);
   ++version_;
@@ -89,16 +89,36 @@ void BlockManager::AddReference(size_t group, BlockId block) {
 
 absl::Status BlockManager::Free(const BlockLists& blocks, absl::Span<const PrefixRef> chain) {
   CHECK_EQ(blocks.size(), groups());
-  BlockLists without_owner(groups());
-  for (size_t g = 0; g < groups(); ++g) {
-    absl::Status dropped = DropReferences(g, blocks[g], without_owner[g]);
-    if (dropped.ok()) continue;
-    for (size_t earlier = 0; earlier < g; ++earlier) {  // all or nothing
-      for (const BlockId block : blocks[earlier]) {
-        if (block != kNoBlock) ++groups_[earlier].references[block];
+  const auto for_each = [&](const auto& visit) {  // until it says false
+    for (size_t g = 0; g < groups(); ++g) {
+      for (const BlockId block : blocks[g]) {
+        if ((block != kNoBlock || !windowed(g)) && !visit(g, block)) return;
       }
     }
-    return dropped;
+  };
+  BlockLists without_owner(groups());
+  int64_t dropped = 0;
+  absl::Status status;
+  for_each([&](size_t g, BlockId block) {
+    const auto refuse = [&](const auto&... what) {
+      status = absl::FailedPreconditionError(absl::StrCat("KV block ", block, what...));
+      return false;
+    };
+    if (block < 0 || block >= total(g)) {
+      return refuse(" does not exist, the pool of block group ", g, " has blocks 0 to ", total(g) - 1);
+    }
+    if (references(g, block) == 0) return refuse(" of block group ", g, " is freed more often than it was allocated");
+    if (--groups_[g].references[block] == 0) without_owner[g].push_back(block);
+    ++dropped;
+    return true;
+  });
+  if (!status.ok()) {  // all or nothing
+    for_each([&](size_t g, BlockId block) {
+      if (dropped-- == 0) return false;
+      ++groups_[g].references[block];
+      return true;
+    });
+    return status;
   }
   ReleaseChain(chain);
   for (size_t g = 0; g < groups(); ++g) {
@@ -122,7 +142,7 @@ void BlockManager::TakeBack(size_t group, BlockId block, BlockRow& row) {
   if (to.entry[block] == kNoBlock) {
     to.free.push_back(block);
   } else if (to.windowed) {
-    row.ToTheEnd(block);
+    row.MoveToBack(block);
     to.since[block] = ++evictables_;
     ++version_;
   }
@@ -139,7 +159,7 @@ void BlockManager::ReleaseChain(absl::Span<const PrefixRef> chain) {
       Forget(chain[i].block);
   }
   for (size_t i = whole; i > 0; --i) {
-    if (references(anchor_, chain[i - 1].block) == 0) prefixes_.ToTheEnd(chain[i - 1].block);
+    if (references(anchor_, chain[i - 1].block) == 0) prefixes_.MoveToBack(chain[i - 1].block);
   }
   if (!chain.empty()) ++version_;
 }
@@ -149,14 +169,14 @@ BlockLists BlockManager::Share(absl::Span<const PrefixRef> entries, absl::Span<c
   for (std::vector<BlockId>& blocks : shared) blocks.reserve(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     CHECK(Holds(entries[i]));
-    prefixes_.OutOfTheRow(entries[i].block);
+    prefixes_.RemoveFromRow(entries[i].block);
     const absl::Span<const BlockId> blocks = prefixes_.blocks(entries[i].block);
     for (size_t g = 0; g < groups(); ++g) {
       const bool left_out = g < unseen.size() && static_cast<int64_t>(i) < unseen[g];
       shared[g].push_back(left_out ? kNoBlock : blocks[g]);
       if (left_out) continue;
       CHECK(blocks[g] != kNoBlock);
-      if (windowed(g)) groups_[g].OutOfTheRows(blocks[g]);
+      if (windowed(g)) groups_[g].RemoveFromEvictionLists(blocks[g]);
       ++groups_[g].references[blocks[g]];
     }
   }
@@ -191,7 +211,7 @@ void BlockManager::Adopt(PrefixRef entry, absl::Span<const BlockId> blocks) {
 }
 
 bool BlockManager::IsEvictable(PrefixRef entry, size_t group) const {
-  if (!windowed(group)) return prefixes_.InTheRow(entry.block);
+  if (!windowed(group)) return prefixes_.IsInRow(entry.block);
   const BlockId block = BlockOf(entry, group);
   return block != kNoBlock && groups_[group].IsEvictable(block);
 }
@@ -204,35 +224,11 @@ void BlockManager::Forget(BlockId entry) {
     Group& group = groups_[g];
     group.entry[blocks[g]] = kNoBlock;
     if (!group.windowed || !group.IsEvictable(blocks[g])) continue;
-    group.OutOfTheRows(blocks[g]);
+    group.RemoveFromEvictionLists(blocks[g]);
     group.free.push_back(blocks[g]);
   }
   prefixes_.Remove(entry);
   ++version_;
-}
-
-// All of them or none. Lists those that have no references any more.
-absl::Status BlockManager::DropReferences(size_t group, const std::vector<BlockId>& blocks,
-                                          std::vector<BlockId>& without_owner) {
-  std::vector<int32_t>& references = groups_[group].references;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const BlockId block = blocks[i];
-    if (block == kNoBlock && windowed(group)) continue;
-    const bool known = block >= 0 && block < total(group);
-    if (known && references[block] > 0) {
-      if (--references[block] == 0) without_owner.push_back(block);
-      continue;
-    }
-    for (size_t j = 0; j < i; ++j) {
-      if (blocks[j] != kNoBlock) ++references[blocks[j]];
-    }
-    return absl::FailedPreconditionError(
-        known
-            ? absl::StrCat("KV block ", block, " of block group ", group, " is freed more often than it was allocated")
-            : absl::StrCat("KV block ", block, " does not exist, the pool of block group ", group, " has blocks 0 to ",
-                           total(group) - 1));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status BlockManager::CheckIntegrity() const {
@@ -268,7 +264,7 @@ absl::Status BlockManager::CheckGroup(size_t group) const {
       return violation("block ", block, " does not fare as block ", entry, " of group ", anchor_,
                        ", which is of the same entry");
     }
-    const bool in_row = windowed(group) ? groups_[group].IsEvictable(block) : prefixes_.InTheRow(entry);
+    const bool in_row = windowed(group) ? groups_[group].IsEvictable(block) : prefixes_.IsInRow(entry);
     if (in_row != (references(group, block) == 0)) {
       return violation("block ", block, " has ", references(group, block), " references, but is taken for ",
                        in_row ? "evictable" : "referenced");

@@ -3,14 +3,13 @@
 
 // Who owns which KV block of which block group. One set of ids is valid on every stage: each has a pool with the same
 // number of blocks for every group. A block is referenced by one sequence or more, or free, or evictable: a full one
-// whose content the prefix cache knows, and which nobody references. Evictable blocks are given away when none is free,
-// those first that were released first, and of one sequence the deepest first.
+// whose content the prefix cache knows, and which nobody references. Not thread-safe.
 //
-// Of a group with a window (common/step/window_blocks.h) sequences release blocks while they go on, and an entry of the
-// prefix cache can lose its block alone, when that is given away: the entry is then there for those whose window lies
-// elsewhere. A long prompt leaves many such blocks, and the next turn of a conversation needs the few that lay in the
-// window at its end: while more blocks are evictable that were passed than that were kept to the end, those are given
-// away first, otherwise the oldest. Not thread-safe.
+// Eviction, when no block is free: the block released first goes first, of one sequence the deepest. Of a group with a
+// window (common/step/window_blocks.h) sequences release blocks while they go on, and an entry of the prefix cache can
+// lose its block alone; it still serves those whose window lies elsewhere. There, if the blocks that a window has
+// passed outnumber those kept to the end, the passed ones go first: a long prompt leaves many of them, and the next
+// turn of a conversation needs the few at its end. Otherwise the oldest goes.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +20,6 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
-#include "coordinator/schedule/block_row.h"
 #include "coordinator/schedule/prefix_index.h"
 
 namespace stagecoach {
@@ -86,11 +84,13 @@ class BlockManager {
 
     int32_t evictable() const { return passed.size() + kept.size(); }
     bool IsEvictable(BlockId block) const { return passed.Has(block) || kept.Has(block); }
-    void OutOfTheRows(BlockId block) { passed.Remove(block), kept.Remove(block); }
+    void RemoveFromEvictionLists(BlockId block) {
+      passed.Remove(block);
+      kept.Remove(block);
+    }
   };
   void EvictEntry();
   void EvictWindowed(size_t group);
-  absl::Status DropReferences(size_t group, const std::vector<BlockId>& blocks, std::vector<BlockId>& without_owner);
   void TakeBack(size_t group, BlockId block, BlockRow& row);
   void ReleaseChain(absl::Span<const PrefixRef> chain);
   void Forget(BlockId entry);

@@ -2,33 +2,30 @@
 #define STAGECOACH_COORDINATOR_SCHEDULE_CHUNK_PLANNER_H_
 
 // How many rows the next chunk of a long prompt has so that every chunk takes as long as the first one: rows far into a
-// prompt attend to more, and a pipeline whose steps grow waits at every stage for the one before. Pure; not
-// thread-safe.
+// prompt attend to more, and a pipeline whose steps grow waits at every stage. Pure; not thread-safe.
 //
 // With F(L) = a * L^2 + b * L, the cost of a prefix of L rows, a chunk of C rows behind H others takes
 //   t(C, H) = F(H + C) - F(H) + c = a * C * (C + 2 * H) + b * C + c
 // a: attention, b: what each row costs alone, c: what each step costs whatever its rows are. The next chunk's x rows
-// behind L others are those that solve
+// behind L others solve
 //   F(L + x) - F(L) = T = F(most_rows):   x = (-(2aL + b) + sqrt((2aL + b)^2 + 4aT)) / 2a
 // rounded down to kStep, at least kEqualTimeLeastRows (below, kernels lose more than equal steps gain), at most
-// most_rows. c is the same for all chunks and cancels. It is the step that is to take so long: of the x rows that the
-// next prompt could have, a micro-batch has room for the part that the chunks before, each as a part of its x, leave.
+// most_rows. c cancels. If a micro-batch holds several chunks, each as a part of its x, these parts add up to one step.
 //
-// a, b and c are fitted to the slowest stage's times of results with chunks (forgetful_fit.h). What a micro-batch holds
-// adds up: several chunks, and decode rows beside them as chunks of one row, whose attention C * (C + 2 * H) is right
-// as it stands. Micro-batches without a chunk are left out: what they take is reading weights, not work by the row.
-// While all chunks have one size b explains what c could, so that chunks rather stay too large.
+// a, b and c are fitted to the slowest stage's times of results with chunks (policy/least_squares.h); decode rows
+// beside them count as chunks of one row. Micro-batches without a chunk are left out: what they take is reading
+// weights. While all chunks have one size b explains what c could, so that chunks rather stay too large.
 //
-// Source of the equation: dynamic chunking of SGLang, and chunked pipeline parallelism of vllm-ascend (design
-// document), which fits a * C * (C + H) + b * (C + H) + c. With chunks of one size both features of that grow alike
-// with H, and b would have a row cost what a row of history does; the form here follows from F itself.
+// Source: dynamic chunking of SGLang, and chunked pipeline parallelism of vllm-ascend (design document), which fits
+// a * C * (C + H) + b * (C + H) + c. With chunks of one size both features of that grow alike with H, and b would have
+// a row cost what a row of history does; the form here follows from F itself.
 
 #include <array>
 #include <cstdint>
 #include <optional>
 
 #include "common/step/step.h"
-#include "coordinator/schedule/forgetful_fit.h"
+#include "coordinator/schedule/policy/least_squares.h"
 
 namespace stagecoach {
 

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "common/base/check.h"
-#include "coordinator/schedule/least_squares.h"
+#include "coordinator/schedule/policy/least_squares.h"
 
 namespace stagecoach {
 namespace {
@@ -42,6 +42,13 @@ GroupCosts::GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads)
   CHECK(!host_of_stage.empty());
 }
 
+void GroupCosts::Seen::Scale(double part) {
+  for (double* sum : {&weight, &rows, &rows_squared, &reads, &reads_squared, &reads_rows}) *sum *= part;
+  for (std::vector<double>* sums : {&time_us, &reads_time_us, &rows_time_us, &time_squared}) {
+    for (double& sum : *sums) sum *= part;
+  }
+}
+
 bool GroupCosts::Confirmed(const Result& result) {
   CHECK_EQ(result.times.size(), host_stages_.size());
   const bool teaches = result.prefill_rows == 0 && result.decode_rows > 0;
@@ -55,27 +62,24 @@ bool GroupCosts::Confirmed(const Result& result) {
 
 void GroupCosts::Learn(const Result& result) {
   static const double keep = std::exp2(-1.0 / kMemory);
-  Seen& seen = seen_[std::max(result.in_flight, 1)];
-  seen.time_us.resize(host_stages_.size());
-  seen.reads_time_us.resize(host_stages_.size());
-  seen.rows_time_us.resize(host_stages_.size());
-  seen.time_squared.resize(host_stages_.size());
+  Seen& seen = seen_.try_emplace(std::max(result.in_flight, 1), host_stages_.size()).first->second;
   const auto rows = static_cast<double>(result.decode_rows);
   const double reads = reads_.Of(rows);
+  seen.Scale(keep);
   ++seen.results;
-  seen.weight = seen.weight * keep + 1;
-  seen.rows = seen.rows * keep + rows;
-  seen.rows_squared = seen.rows_squared * keep + rows * rows;
-  seen.reads = seen.reads * keep + reads;
-  seen.reads_squared = seen.reads_squared * keep + reads * reads;
-  seen.reads_rows = seen.reads_rows * keep + reads * rows;
+  seen.weight += 1;
+  seen.rows += rows;
+  seen.rows_squared += rows * rows;
+  seen.reads += reads;
+  seen.reads_squared += reads * reads;
+  seen.reads_rows += reads * rows;
   for (size_t stage = 0; stage < host_stages_.size(); ++stage) {
     const StageTimes& times = result.times[stage];
     const auto time_us = static_cast<double>(Believed(times.end_us - times.start_us, result));
-    seen.time_us[stage] = seen.time_us[stage] * keep + time_us;
-    seen.reads_time_us[stage] = seen.reads_time_us[stage] * keep + reads * time_us;
-    seen.rows_time_us[stage] = seen.rows_time_us[stage] * keep + rows * time_us;
-    seen.time_squared[stage] = seen.time_squared[stage] * keep + time_us * time_us;
+    seen.time_us[stage] += time_us;
+    seen.reads_time_us[stage] += reads * time_us;
+    seen.rows_time_us[stage] += rows * time_us;
+    seen.time_squared[stage] += time_us * time_us;
   }
   visits_ += host_stages_.size();
   fitted_ = false;
@@ -101,13 +105,8 @@ int64_t GroupCosts::results(int32_t in_flight) const {
 void GroupCosts::Fade(int32_t in_flight) {
   const auto found = seen_.find(in_flight);
   if (found == seen_.end() || found->second.weight <= 1) return;
-  Seen& seen = found->second;
-  const double part = 1 / seen.weight;
-  seen.weight = 1;
-  for (double* sum : {&seen.rows, &seen.rows_squared, &seen.reads, &seen.reads_squared, &seen.reads_rows}) *sum *= part;
-  for (std::vector<double>* sums : {&seen.time_us, &seen.reads_time_us, &seen.rows_time_us, &seen.time_squared}) {
-    for (double& sum : *sums) sum *= part;
-  }
+  found->second.Scale(1 / found->second.weight);
+  found->second.weight = 1;
   fitted_ = false;
 }
 

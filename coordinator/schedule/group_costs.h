@@ -4,35 +4,35 @@
 // What a round of decoding, the time between two tokens of a sequence, takes with so many groups: learned from the
 // times of results. Pure and deterministic; not thread-safe.
 //
-// The model: a stage needs for a micro-batch of r rows, while m micro-batches are in flight,
+// For a micro-batch of r rows, while m micro-batches are in flight, a stage needs
 //   t(r, m) = (a + g * o(m)) * w(r) + b * r,    o(m) = (stages of its host - 1) * min(1, (m - 1) / (S - 1))
-// a: reading its weights, w: how much more of them r rows touch than one (read_curve.h; 1 without experts); b: a row's
-// work; o: how many other stages of its host compute meanwhile, and g by how much each of them slows it down, for they
-// share the host's memory. With G groups over n sequences and S stages a round takes
+//   a  reading its weights; w: how much more of them r rows touch than one (ReadCurve; 1 without experts)
+//   b  a row's work
+//   g  by how much each other stage of its host that computes meanwhile slows it down; o: how many do
+// A round of G groups over n sequences and S stages takes
 //   T(G) = max( max over stages of
 //                 G * (a + g * o(G)) * w(n / G) + b * n,          the slowest stage, which serves every group
 //               sum over stages of t(ceil(n / G), G) + h )        one group's way through all of them; h: hops and
 //                                                                 the coordinator, waits in queues left out
-// after "throughput = b / max over stages of (t + what of the hop is not hidden)" (GPipe, PipeDream), with the bound by
-// latency that holds for fewer groups than stages.
+// after GPipe's and PipeDream's bound of throughput, with the bound by latency that holds for fewer groups than stages.
+// Without experts more groups read more; with experts a group of few rows reads few, and cutting 16 rows in four groups
+// costs a stage 1.4 times the time instead of four times.
 //
 // a, g and b are the least squares of each stage (least_squares.h) over what was seen of each m, none negative. Within
-// an m half is forgotten in kMemory results, so that growing contexts and other loads of a host are followed; between
-// them nothing is, for a pipeline that has settled shows one m alone, from which g and b cannot be told apart from a.
-// Stages are not as straight as that: of a G that was seen itself a + g * o(G) is what its own mean leaves beside b.
-// Without experts a group reads all weights, so that more groups read more; with experts a group of few rows reads few,
-// and cutting 16 rows in four groups costs a stage 1.4 times the time instead of four times.
+// an m half is forgotten in kMemory results, to follow growing contexts and other loads of a host; between them nothing
+// is, for a settled pipeline shows one m alone, from which g and b cannot be told apart from a. Stages are not as
+// straight as that: of a G that was seen itself, a + g * o(G) is what its own mean leaves beside b.
 //
 // The least that T(G) can be, as far as is known of K in flight, whose mean results have r_K rows and take t_K:
 //   t(r, G) >= c * (t_K - b * r_K) * w(r) / w_K + b * r,    c = (1 + o(G)) / (1 + o(K)) where G < K, else 1
-// with b between its least value and t_K / r_K, whichever of them makes it less. c: stages that share the memory have
-// at best as much more of it as there are fewer of them; that more of them disturb each other more is left out. The
-// least value of b is that of the line through what was seen of K itself, less two standard errors (Draper and Smith,
-// Applied Regression Analysis, chapter 1) and less what w may add to that line, none where all had the same rows. It
-// holds for more rows as well: a step is
-// bound by reading first and by its rows then, so that rows never get cheaper. Of G itself, be it seen twice, t_K is
-// taken two standard errors lower. Either error is that of a noise of kLeastNoise or more.
+// with b between its least value and t_K / r_K, whichever of them makes it less.
+//   c            stages that share the memory have at best as much more of it as there are fewer of them
+//   least b      that of the line through what was seen of K, less two standard errors (Draper and Smith, Applied
+//                Regression Analysis, chapter 1) and less what w may add to that line; 0 where all had the same rows.
+//                It holds for more rows as well: a step is bound by reading first, so rows never get cheaper.
+//   K = G        t_K is taken two standard errors lower. Either error is that of a noise of kLeastNoise or more.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -40,7 +40,7 @@
 
 #include "absl/types/span.h"
 #include "common/step/step.h"
-#include "coordinator/schedule/read_curve.h"
+#include "coordinator/schedule/policy/step_time.h"
 
 namespace stagecoach {
 
@@ -81,6 +81,9 @@ class GroupCosts {
  private:
   // What was seen with so many micro-batches in flight: sums whose weights halve in kMemory results.
   struct Seen {
+    explicit Seen(size_t stages) : time_us(stages), reads_time_us(stages), rows_time_us(stages), time_squared(stages) {}
+    void Scale(double part);  // the sums
+
     int64_t results = 0;
     double weight = 0, rows = 0, rows_squared = 0;
     double reads = 0, reads_squared = 0, reads_rows = 0;                     // of w

@@ -3,22 +3,18 @@
 
 // Into how many groups the decoding sequences are cut. Each group is a micro-batch that goes round the pipeline on its
 // own; a sequence gets a token each time its group comes back. More groups keep more stages busy and hide the way from
-// the last stage back to the first; fewer groups read the weights less often, for every group reads all of them, or of
-// experts those that its rows choose. What follows from that is group_costs.h's; here is how it is found out. Pure and
-// deterministic; not thread-safe.
+// the last stage back to the first; fewer read the weights less often. What a number costs is group_costs.h's; here is
+// how the best one is found. Pure and deterministic; not thread-safe.
 //
-// Only what has been seen of late, and for such a load, is ever chosen, by the shortest round. Another number is tried
-// when the least that its round can take is shorter by kGain: with fewer groups if what is read could be read so much
-// faster, with more if all that a stage does were rows. So stages of equal speed with a host each are never taken
-// through fewer groups than stages, from where these could not gain; nor is a number tried that rows alone, whose cost
-// shows as soon as their number changes, make too slow.
-//
-// A trial takes kTrialRounds rounds and kTrialResults results, and ends after kTrialLeast of these when they leave no
-// chance that a round is shorter by kGain: most trials are of numbers that turn out far worse, and each of their rounds
-// is lost time. It also ends with the load that it is for. A number is at most halved or doubled at once, which bounds
-// what a round of a trial can cost to twice the time. One that changed nothing is made again only after a gap of
-// kTrialGap results and kTrialGapRounds rounds, twice that, ... 16 times that; or earlier, when there are half as many
-// sequences again, or a third fewer, and what the first one showed leaves a chance for these.
+// Choice   Of the numbers seen of late for such a load, the one with the shortest round.
+// Trial    Another number is tried when the least that its round can take is shorter by kGain. So stages of equal speed
+//          with a host each never go through fewer groups than stages, from where these could not gain. A number is at
+//          most halved or doubled at once, which bounds a trial's rounds to twice the time.
+// End      After kTrialRounds rounds and kTrialResults results; after kTrialLeast of these when they leave no chance of
+//          kGain, for most trials turn out far worse; or with the load that it is for.
+// Again    A trial that changed nothing is repeated after a gap of kTrialGap results and kTrialGapRounds rounds, twice
+//          that, ... 16 times that; or earlier, when there are half as many sequences again, or a third fewer, and the
+//          first trial leaves a chance for these.
 
 #include <cstdint>
 #include <map>

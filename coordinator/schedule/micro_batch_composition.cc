@@ -1,4 +1,4 @@
-// What the next micro-batch holds: admission, the policies, and the hunt for blocks.
+// What the next micro-batch holds, as its policy asks for it: admission, decode rows, chunks, and the hunt for blocks.
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
-
 void CountSize(int64_t rows, std::array<uint64_t, 32>* sizes) {
   if (rows > 0) ++(*sizes)[static_cast<size_t>(std::bit_width(static_cast<uint32_t>(rows - 1)))];
 }
@@ -23,13 +21,17 @@ void CountSize(int64_t rows, std::array<uint64_t, 32>* sizes) {
 
 // batch.slices[i] and slices[i] are the same slice: as the stages see it and as Confirm does. One slice per sequence at
 // most.
-struct Scheduler::Draft {
-  MicroBatch batch;
+struct Scheduler::Draft : PolicyDraft {
+  explicit Draft(Scheduler& of) : scheduler(of), rows_left(of.options_.max_num_batched_tokens) {}
+  void AddDecodeRows() override { scheduler.AddDecodeRows(*this); }
+  void AddPromptRows(int64_t most_rows) override { scheduler.AddPromptRows(*this, most_rows); }
+  std::optional<NextPrompt> Next() override { return scheduler.FirstPrompt(*this); }
+  PolicyLoad Load() const override { return scheduler.Load(); }
+
+  Scheduler& scheduler;
   std::vector<SliceInFlight> slices;
-  int64_t rows_left = 0;
-  int64_t prefill_rows = 0;
+  int64_t rows_left;
   int64_t open_tokens = 0;
-  int64_t history = 0;            // rows before the next ones of the first prompt that has work
   bool preempted = false;         // somebody lost its blocks for this draft
   std::vector<Sequence*> filled;  // a block
 };
@@ -39,114 +41,56 @@ std::optional<MicroBatch> Scheduler::Next() {
   // A draft can end empty because the only sequence it took up preempted itself; the others then deserve their turn.
   // Each round preempts at least one running sequence, so this ends.
   for (;;) {
-    Draft draft;
-    draft.rows_left = options_.max_num_batched_tokens;
-    Compose(draft);
-    if (!draft.slices.empty()) return Submit(std::move(draft));
+    Draft draft(*this);
+    policy_->Compose(draft);
+    if (!draft.empty()) return Submit(draft);
     if (!draft.preempted) return std::nullopt;
   }
 }
 
-void Scheduler::Compose(Draft& draft) {
-  if (options_.policy == Policy::kPhases) return ComposePhase(draft);
-  const Sequence* next = NextPrompt(draft);
-  const int64_t full_chunk = next == nullptr ? 0 : FullChunkRows(*next);
-  draft.history = next == nullptr ? 0 : FirstRow(*next);
-  if (options_.policy == Policy::kPrefillFirst) {
-    ComposeChunks(draft, kAll);
-    if (draft.slices.empty()) ComposeDecodeRows(draft);
-    return;
-  }
-  const bool decode_priority = options_.policy == Policy::kDecodePriority;
-  if (full_chunk > 0 && prefill_starved_ >= kStarvationBound) {
-    ComposeChunks(draft, options_.policy == Policy::kThrottled ? throttle_.least_rows() : full_chunk);
-    ComposeDecodeRows(draft);
-  } else {
-    ComposeDecodeRows(draft);
-    ComposeChunks(draft, MostPromptRows(draft));
-  }
-  if (draft.slices.empty()) return;
-  const int64_t owed = std::min(full_chunk, decode_priority ? kAll : 1);
-  prefill_starved_ = draft.prefill_rows < owed ? prefill_starved_ + 1 : 0;
-}
-
-void Scheduler::ComposePhase(Draft& draft) {
-  const bool prompts = !prompts_.empty() || Admissible(draft) != nullptr;
-  const PhaseLoad load = prompts ? LoadOfPhase() : PhaseLoad();
-  if (!prefilling_) prefilling_ = !prompts_.empty() || (prompts && PrefillPays(load));
-  if (prefilling_ && prompts) ComposeChunks(draft, PhaseStepRows(load));
-  if (!draft.slices.empty()) return;
-  prefilling_ = false;  // no prompt has work
-  ComposeDecodeRows(draft);
-}
-
-// Of a phase in which the prompts that have work are computed: there are some. However many stages there are, no more
-// of them work on prompts than micro-batches are in flight.
-PhaseLoad Scheduler::LoadOfPhase() const {
-  const Backlog backlog = AdmissibleBacklog();
-  return {.running = running(),
-          .admissible = std::max<int64_t>(backlog.sequences, 1),
-          .admissible_rows = std::max<int64_t>(prompt_rows_ + backlog.rows, 1),
-          .budget_rows = options_.max_num_batched_tokens,
-          .groups = decode_groups_,
-          .stages = options_.micro_batches,
-          .cost = row_cost_.cost()};
-}
-
-int64_t Scheduler::MostPromptRows(const Draft& draft) const {
-  if (options_.policy == Policy::kThrottled) return ThrottledRows(draft);
-  return options_.policy == Policy::kDecodePriority && decoding_ > 0 ? kPrefillQuantum : kAll;
-}
-
-int64_t Scheduler::ThrottledRows(const Draft& draft) const {
-  double free_share = 1;
-  for (size_t group = 0; group < blocks_.groups(); ++group) {
-    if (blocks_.windowed(group)) continue;  // what sequences have of it does not grow with their length
-    free_share = std::min(free_share, static_cast<double>(blocks_.available(group)) / options_.group_blocks[group]);
-  }
-  double shortest_us = returned_us_;
-  for (const InFlight& micro_batch : in_flight_) shortest_us = std::min(shortest_us, micro_batch.expected_us);
-  const auto decode_rows = static_cast<int64_t>(draft.slices.size());
-  const int64_t of_a_group = (decoding_ + decode_groups_ - 1) / decode_groups_;
-  return throttle_.Rows({.waiting_rows = prompt_rows_ + AdmissibleBacklog().rows,
-                         .free_share = free_share,
-                         .decoding = decoding_ + about_to_decode_ > 0,
-                         .decode_rows = decode_rows,
-                         .decode_pairs = AttentionPairs(draft.batch),
-                         .step_rows = std::max({int64_t{1}, decode_rows, of_a_group}),
-                         .history = draft.history,
-                         .micro_batches = std::max(options_.micro_batches, decode_groups_),
-                         .shortest_us = shortest_us,
-                         .time = step_times_.time()});
+std::optional<NextPrompt> Scheduler::FirstPrompt(const Draft& draft) {
+  const bool runs = !prompts_.empty();
+  const Sequence* first = runs ? prompts_.begin()->second : Admissible(draft);
+  if (first == nullptr) return std::nullopt;
+  return NextPrompt{runs, FirstRow(*first), std::min<int64_t>(ChunkRows(*first), options_.max_num_batched_tokens)};
 }
 
 // Nobody is visited: those that wait are taken to be as long as they are on average, and to find as much of it in the
 // prefix cache as those before them did.
-Scheduler::Backlog Scheduler::AdmissibleBacklog() const {
+PolicyLoad Scheduler::Load() const {
+  PolicyLoad load = {.running = running(),
+                     .decoding = decoding_,
+                     .first_tokens = about_to_decode_ > 0,
+                     .prompt_rows = prompt_rows_,
+                     .decode_groups = decode_groups_};
+  for (size_t group = 0; group < blocks_.groups(); ++group) {
+    if (blocks_.windowed(group)) continue;  // what sequences have of it does not grow with their length
+    const double share = static_cast<double>(blocks_.available(group)) / options_.group_blocks[group];
+    load.free_share = std::min(load.free_share, share);
+  }
   const int64_t waiting = queue_.in_turn();
-  if (waiting == 0) return {};
+  if (waiting == 0) return load;
   const int64_t mean_rows = waiting_rows_ / waiting;
-  int64_t sequences = std::min(waiting, options_.max_num_seqs - running());
+  load.admissible = std::min(waiting, options_.max_num_seqs - running());
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     const int64_t room = std::max<int64_t>(blocks_.available(group) - promised_blocks_[group], 0);
-    sequences = std::min(sequences, room / MostBlocks(group, mean_rows + 1));
+    load.admissible = std::min(load.admissible, room / MostBlocks(group, mean_rows + 1));
   }
-  int64_t rows = sequences * mean_rows;
+  int64_t rows = load.admissible * mean_rows;
   if (counters_.prefix_queries > 0) {
     const double found = static_cast<double>(counters_.prefix_hits) / static_cast<double>(counters_.prefix_queries);
     rows = static_cast<int64_t>(static_cast<double>(rows) * (1 - found));
   }
-  return {.sequences = sequences, .rows = std::max(rows, sequences)};
+  load.prompt_rows += std::max(rows, load.admissible);
+  return load;
 }
 
-void Scheduler::ComposeDecodeRows(Draft& draft) {
+void Scheduler::AddDecodeRows(Draft& draft) {
   const int64_t free_groups = decode_groups_ - groups_in_flight_;
   if (free_groups <= 0) return;
   const auto ready = static_cast<int64_t>(ready_.size());
-  const int64_t share = DecodeShare();
   const int64_t part = (ready + free_groups - 1) / free_groups;
-  const int64_t count = std::min({share, part, draft.rows_left});
-  taken_.assign(ready_.begin(), std::next(ready_.begin(), count));
+  taken_.assign(ready_.begin(), std::next(ready_.begin(), std::min({DecodeShare(), part, draft.rows_left})));
   counters_.visits += taken_.size();
   // By rank: who preempts takes blocks from those whose turn comes later. Mostly they are in this order already.
   const auto lower = [](const Sequence* a, const Sequence* b) { return a->rank() < b->rank(); };
@@ -168,20 +112,22 @@ int64_t Scheduler::DecodeShare() const {
   return std::max<int64_t>(1, least + (are_larger < larger ? 1 : 0));
 }
 
-void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
-  double full_chunks = 0;  // in the draft, which has room for as many as FullChunksOfMicroBatch
+void Scheduler::AddPromptRows(Draft& draft, int64_t most_rows) {
+  const double budget = options_.max_num_batched_tokens;
+  const double most_chunks = std::max(1.0, budget / options_.prefill_chunk);  // kEqualTime: of several prompts together
+  double full_chunks = 0;                                                     // in the draft
   const auto rows_for = [&](const Sequence& sequence) {
-    const int64_t rows = std::min({ChunkRows(sequence), most_rows - draft.prefill_rows, draft.rows_left});
+    const int64_t rows = std::min({ChunkRows(sequence), most_rows - draft.prompt_rows, draft.rows_left});
     if (options_.chunking == Chunking::kConstant) return rows;
-    const double room = (FullChunksOfMicroBatch() - full_chunks) * static_cast<double>(MostChunkRows(sequence));
+    const double room = (most_chunks - full_chunks) * static_cast<double>(MostChunkRows(sequence));
     return std::min(rows, static_cast<int64_t>(room + 1e-6));  // a third of three is one
   };
   const auto hand_out = [&](Sequence& sequence) {
     ++counters_.visits;
     const auto full_rows = static_cast<double>(MostChunkRows(sequence));
-    const int64_t before = draft.prefill_rows;
+    const int64_t before = draft.prompt_rows;
     HandOut(sequence, rows_for(sequence), draft);
-    full_chunks += static_cast<double>(std::max<int64_t>(draft.prefill_rows - before, 0)) / full_rows;
+    full_chunks += static_cast<double>(std::max<int64_t>(draft.prompt_rows - before, 0)) / full_rows;
   };
   // Handing out can end the work of the prompt itself, and take the blocks of any of a higher rank.
   for (auto next = prompts_.begin(); next != prompts_.end() && rows_for(*next->second) > 0;) {
@@ -189,7 +135,7 @@ void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
     hand_out(*next->second);
     next = prompts_.upper_bound(rank);
   }
-  while (draft.rows_left > 0 && draft.prefill_rows < most_rows) {
+  while (draft.rows_left > 0 && draft.prompt_rows < most_rows) {
     Sequence* sequence = Admissible(draft);
     if (sequence == nullptr || rows_for(*sequence) <= 0) return;
     Admit(*sequence, draft);
@@ -198,7 +144,7 @@ void Scheduler::ComposeChunks(Draft& draft, int64_t most_rows) {
 }
 
 int64_t Scheduler::FirstRow(const Sequence& sequence) const {
-  return sequence.state() == SequenceState::kWaiting ? sequence.hits * options_.block_tokens : sequence.handed_out;
+  return sequence.state() == SequenceState::kWaiting ? HitRows(sequence) : sequence.handed_out;
 }
 
 int64_t Scheduler::ChunkRows(const Sequence& sequence) const {
@@ -207,20 +153,6 @@ int64_t Scheduler::ChunkRows(const Sequence& sequence) const {
 
 int64_t Scheduler::MostChunkRows(const Sequence& sequence) const {
   return options_.chunking == Chunking::kEqualTime ? chunks_.Rows(FirstRow(sequence)) : options_.prefill_chunk;
-}
-
-double Scheduler::FullChunksOfMicroBatch() const {
-  const double budget = options_.max_num_batched_tokens;
-  return std::max(1.0, budget / options_.prefill_chunk);
-}
-
-// The first prompt that has work; nullptr when none has.
-const Sequence* Scheduler::NextPrompt(const Draft& draft) {
-  return prompts_.empty() ? Admissible(draft) : prompts_.begin()->second;
-}
-
-int64_t Scheduler::FullChunkRows(const Sequence& sequence) const {
-  return std::min<int64_t>(ChunkRows(sequence), options_.max_num_batched_tokens);
 }
 
 // The sequence at the head of the queue, when it may start now; those that wait for their leader leave the queue. A
@@ -232,12 +164,12 @@ Sequence* Scheduler::Admissible(const Draft& draft) {
     head = queue_.Head();
     if (head == nullptr || head->state() != SequenceState::kWaiting) return nullptr;
     if (!WaitsForLeader(*head)) break;
-    WaitForLeader(*std::exchange(head, nullptr));
+    StandAside(*std::exchange(head, nullptr));
   }
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
   FindHits(*head);
   for (size_t group = 0; group < blocks_.groups(); ++group) {
-    const int64_t unseen = FirstPlace(group, head->hits * options_.block_tokens);
+    const int64_t unseen = FirstPlace(group, HitRows(*head));
     const int64_t needed = BlocksToTake(group, RowsToAdmit(*head), head->hits, unseen);
     if (blocks_.available(group) - head->evictable_hits[group] < promised_blocks_[group] + needed) return nullptr;
   }
@@ -338,7 +270,7 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, bool released, Dr
   }
   ++sequence.slices_in_flight;
   draft.rows_left -= count;
-  if (!flight.decode) draft.prefill_rows += count;
+  if (!flight.decode) draft.prompt_rows += count;
   draft.batch.slices.push_back(std::move(slice));
   draft.slices.push_back(flight);
 }
@@ -370,7 +302,7 @@ void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
     const SliceInFlight& slice = draft.slices[i];
     if (slice.order != sequence.order) continue;
     draft.rows_left += slice.count;
-    if (!slice.decode) draft.prefill_rows -= slice.count;
+    if (!slice.decode) draft.prompt_rows -= slice.count;
     --sequence.slices_in_flight;
     std::erase(draft.filled, &sequence);
     draft.slices.erase(draft.slices.begin() + i);
@@ -388,7 +320,7 @@ void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
 
 MicroBatch Scheduler::Shutdown() { return {.number = next_number_++, .shutdown = true}; }
 
-MicroBatch Scheduler::Submit(Draft draft) {
+MicroBatch Scheduler::Submit(Draft& draft) {
   draft.batch.number = next_number_++;
   draft.batch.free = std::exchange(frees_, {});
   RememberFilled(draft.filled);
@@ -398,7 +330,7 @@ MicroBatch Scheduler::Submit(Draft draft) {
     decode_rows += slice.decode ? 1 : 0;
     about_to_decode_ += slice.first_token ? 1 : 0;
   }
-  CountSize(draft.prefill_rows, &counters_.prefill_sizes);
+  CountSize(draft.prompt_rows, &counters_.prefill_sizes);
   CountSize(decode_rows, &counters_.decode_sizes);
   groups_in_flight_ += decode_rows > 0 ? 1 : 0;
   counters_.decode_micro_batches += decode_rows > 0 ? 1 : 0;
@@ -406,12 +338,8 @@ MicroBatch Scheduler::Submit(Draft draft) {
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     counters_.blocks_used_peak[group] = std::max(counters_.blocks_used_peak[group], blocks_.used(group));
   }
-  const std::optional<StepTimeModel>& time = step_times_.time();
-  const double expected_us = time.has_value() ? time->Us(draft.batch.rows(), AttentionPairs(draft.batch)) : 0;
-  in_flight_.push_back({.number = draft.batch.number,
-                        .slices = std::move(draft.slices),
-                        .decode_rows = decode_rows,
-                        .expected_us = expected_us});
+  policy_->Submitted(draft.batch);
+  in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices), .decode_rows = decode_rows});
   return std::move(draft.batch);
 }
 

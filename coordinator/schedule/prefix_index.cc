@@ -52,7 +52,7 @@ PrefixRef PrefixIndex::Insert(const PrefixKey& key, absl::Span<const BlockId> bl
 
 void PrefixIndex::Remove(BlockId block) {
   CHECK(Has(block));
-  OutOfTheRow(block);
+  RemoveFromRow(block);
   Entry& entry = *entries_[block];
   const auto found = by_hash_.find(entry.hash);
   if (found != by_hash_.end() && found->second == block) by_hash_.erase(found);
@@ -67,7 +67,7 @@ absl::Status PrefixIndex::CheckIntegrity() const {
   std::vector<bool> passed(entries_.size(), false);
   int32_t row = 0;
   for (const BlockId block : row_.List()) {
-    if (!Has(block) || !InTheRow(block) || passed[block]) {
+    if (!Has(block) || !IsInRow(block) || passed[block]) {
       return violation(block, "is in the row of those without references, but not as it must be");
     }
     passed[block] = true;

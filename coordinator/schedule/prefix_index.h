@@ -3,17 +3,16 @@
 
 // Which full blocks of tokens are known by their content. An entry is a block that follows another entry, or a salt at
 // the beginning of a sequence: K and V of a position depend on the tokens before it alone, so whoever begins with the
-// same blocks under the same salt can use what is stored. Model and KV type are those of the job.
-//
-// An entry is found by a 64-bit hash of the chain up to it; that its parent and its tokens are the wanted ones decides,
-// so a collision costs at most that one of the two is not found. An entry is named by its block in one group, the
-// anchor, and a number that is never used again, for a block may become another entry. Of groups with a window its
-// blocks may be gone while the entry is there.
-//
-// Entries without references stand in a row, which begins with the one to be given up first: whoever releases a chain
-// puts its deepest entry there first and its root last, so no entry leaves before those in the row that follow it. The
-// index decides nothing and counts no references; BlockManager does. Not thread-safe.
+// same blocks under the same salt can use what is stored. Not thread-safe.
+//   Found by   a 64-bit hash of the chain up to it. Its parent and its tokens decide, so a collision costs at most that
+//              one of the two is not found.
+//   Named by   its block in one group, the anchor, and a number that is never used again: a block may become another
+//              entry's. Of groups with a window its blocks may be gone while the entry is there.
+//   Evicted    entries without references stand in a row, the next to be given up first. Whoever releases a chain puts
+//              its deepest entry there first and its root last, so no entry leaves before those that follow it.
+// The index decides nothing and counts no references; BlockManager does.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,10 +24,59 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
-#include "coordinator/request/prefix_ref.h"
-#include "coordinator/schedule/block_row.h"
+#include "coordinator/request/sequence.h"
 
 namespace stagecoach {
+
+// Blocks of a pool that stand in a row, the one to be given up first at its beginning. Each operation takes constant
+// time and no memory.
+class BlockRow {
+ public:
+  explicit BlockRow(int32_t blocks) : places_(static_cast<size_t>(blocks)) {}  // of the pool; none stands in the row
+
+  bool Has(BlockId block) const { return At(block).in_row; }
+  BlockId first() const { return first_; }  // kNoBlock: the row is empty
+  int32_t size() const { return size_; }
+
+  void MoveToBack(BlockId block) {  // from wherever it is
+    Remove(block);
+    Place& place = At(block);
+    place = {.in_row = true, .before = last_, .after = kNoBlock};
+    (last_ == kNoBlock ? first_ : At(last_).after) = block;
+    last_ = block;
+    ++size_;
+  }
+
+  void Remove(BlockId block) {  // where it stands in the row
+    Place& place = At(block);
+    if (!place.in_row) return;
+    place.in_row = false;
+    (place.before == kNoBlock ? first_ : At(place.before).after) = place.after;
+    (place.after == kNoBlock ? last_ : At(place.after).before) = place.before;
+    --size_;
+  }
+
+  // The blocks in their order; fewer or more than size() where the row is not whole. Looks at them all: for tests.
+  std::vector<BlockId> List() const {
+    std::vector<BlockId> blocks;
+    for (BlockId block = first_; block != kNoBlock && blocks.size() <= places_.size(); block = At(block).after) {
+      blocks.push_back(block);
+    }
+    return blocks;
+  }
+
+ private:
+  struct Place {
+    bool in_row = false;
+    BlockId before = kNoBlock, after = kNoBlock;
+  };
+  Place& At(BlockId block) { return places_[static_cast<size_t>(block)]; }
+  const Place& At(BlockId block) const { return places_[static_cast<size_t>(block)]; }
+
+  std::vector<Place> places_;  // [blocks]
+  BlockId first_ = kNoBlock, last_ = kNoBlock;
+  int32_t size_ = 0;
+};
 
 // What an entry stands for.
 struct PrefixKey {
@@ -57,9 +105,9 @@ class PrefixIndex {
   void SetBlock(BlockId block, size_t group, BlockId to) { entries_[block]->blocks[group] = to; }  // not the anchor's
 
   // The row of entries without references.
-  void ToTheEnd(BlockId block) { row_.ToTheEnd(block); }  // from wherever it is
-  void OutOfTheRow(BlockId block) { row_.Remove(block); }
-  bool InTheRow(BlockId block) const { return row_.Has(block); }
+  void MoveToBack(BlockId block) { row_.MoveToBack(block); }  // from wherever it is
+  void RemoveFromRow(BlockId block) { row_.Remove(block); }
+  bool IsInRow(BlockId block) const { return row_.Has(block); }
   BlockId first() const { return row_.first(); }  // the next to be given up; kNoBlock: none
   int32_t row() const { return row_.size(); }     // how many there are
 

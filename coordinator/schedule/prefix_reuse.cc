@@ -66,7 +66,7 @@ void Scheduler::FindHits(Sequence& sequence) {
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     int64_t& evictable = sequence.evictable_hits[group];
     evictable = 0;
-    for (int64_t hit = FirstPlace(group, sequence.hits * options_.block_tokens); hit < sequence.hits; ++hit) {
+    for (int64_t hit = FirstPlace(group, HitRows(sequence)); hit < sequence.hits; ++hit) {
       evictable += blocks_.IsEvictable(chain[static_cast<size_t>(hit)], group) ? 1 : 0;
     }
   }
@@ -91,7 +91,7 @@ int64_t Scheduler::UsableHits(absl::Span<const PrefixRef> chain) const {
 
 void Scheduler::TakeHits(Sequence& sequence) {
   sequence.chain.resize(static_cast<size_t>(sequence.hits));
-  const int64_t rows = sequence.hits * options_.block_tokens;
+  const int64_t rows = HitRows(sequence);
   if (rows > 0) {
     unseen_.clear();
     for (size_t group = 0; group < blocks_.groups(); ++group) {
@@ -120,27 +120,27 @@ bool Scheduler::WaitsForLeader(Sequence& sequence) {
   return sequence.hits < std::min(PromptBlocks(sequence), MostHits(sequence));
 }
 
-void Scheduler::WaitForLeader(Sequence& sequence) {
+void Scheduler::StandAside(Sequence& sequence) {
   queue_.StandAside(sequence);
   waiting_rows_ -= sequence.tokens();
   siblings_.emplace(std::pair(GroupOf(sequence), sequence.order), &sequence);
 }
 
-Scheduler::Siblings::iterator Scheduler::StandInTurn(Siblings::iterator aside) {
+Scheduler::Siblings::iterator Scheduler::RejoinQueue(Siblings::iterator aside) {
   Sequence& sequence = *aside->second;
-  queue_.StandInTurn(sequence);
+  queue_.Rejoin(sequence);
   waiting_rows_ += sequence.tokens();
   return siblings_.erase(aside);
 }
 
-void Scheduler::StopLeading(Sequence& sequence) {
-  if (!std::exchange(sequence.leads, false)) return;
-  const uint64_t group = GroupOf(sequence);
+void Scheduler::ReleaseFollowers(Sequence& leader) {
+  if (!std::exchange(leader.leads, false)) return;
+  const uint64_t group = GroupOf(leader);
   const auto leaders = leaders_.find(group);
   if (--leaders->second == 0) leaders_.erase(leaders);
   // All look again, also while others lead: leaders that never wait themselves could follow one another for ever.
   for (auto next = siblings_.lower_bound({group, 0}); next != siblings_.end() && next->first.first == group;) {
-    next = StandInTurn(next);
+    next = RejoinQueue(next);
   }
 }
 
@@ -159,14 +159,14 @@ void Scheduler::RememberFilled(const std::vector<Sequence*>& sequences) {
       const PrefixKey key = KeyOf(*sequence, block, block == 0 ? PrefixRef() : chain.back());
       chain.push_back(cut ? PrefixRef() : blocks_.Remember(key, group_block_));
     }
-    if (static_cast<int64_t>(chain.size()) >= PromptBlocks(*sequence)) StopLeading(*sequence);
+    if (static_cast<int64_t>(chain.size()) >= PromptBlocks(*sequence)) ReleaseFollowers(*sequence);
   }
 }
 
 std::vector<uint64_t> Scheduler::BlockHashes(SequenceId id) {
-  const auto found = order_of_.find(id);
-  if (found == order_of_.end()) return {};
-  Sequence& sequence = *sequences_.at(found->second);
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end()) return {};
+  Sequence& sequence = *found->second;
   const int64_t blocks = sequence.tokens() / options_.block_tokens;
   if (blocks > 0) KeyOf(sequence, blocks - 1, {});
   return sequence.block_hashes;

@@ -4,7 +4,6 @@
 #include "coordinator/schedule/scheduler.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,42 +17,8 @@ namespace {
 
 int64_t Size(const std::vector<TokenId>& tokens) { return static_cast<int64_t>(tokens.size()); }
 
-bool IsStop(const SequenceSpec& spec, TokenId token) {
-  return std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end();
-}
-
 // Rows that are ever computed.
 int64_t MostRows(const SequenceSpec& spec) { return MostKvTokens(Size(spec.prompt), spec.max_new_tokens); }
-
-absl::Status CheckSpec(const SequenceSpec& spec) {
-  if (spec.prompt.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence ", spec.id, " has an empty prompt; give at least one token to continue from"));
-  }
-  for (const std::vector<TokenId>* tokens : {&spec.prompt, &spec.output}) {
-    for (const TokenId token : *tokens) {
-      if (token < 0) return absl::InvalidArgumentError(absl::StrCat("sequence ", spec.id, " holds token id ", token));
-    }
-  }
-  if (spec.max_new_tokens < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence ", spec.id, " asks for ", spec.max_new_tokens, " new tokens, must be at least 0"));
-  }
-  if (spec.max_new_tokens == 0 && spec.score_from < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence ", spec.id, " asks for 0 new tokens and no scores: there is nothing to compute"));
-  }
-  if (!Contains(kWeightRange, spec.weight)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence ", spec.id, " has weight ", spec.weight, ", ", Expected(kWeightRange)));
-  }
-  const auto priority = static_cast<int32_t>(spec.priority_class);
-  if (priority < 0 || priority >= static_cast<int32_t>(kPriorityClassCount)) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence ", spec.id, " has priority class ", priority,
-                                                   ", must be 0 to ", kPriorityClassCount - 1));
-  }
-  return absl::OkStatus();
-}
 
 // The logits for the tokens at these positions.
 std::string InvalidLogitsError(int64_t first, int64_t last) {
@@ -67,49 +32,27 @@ std::string InvalidLogitsError(int64_t first, int64_t last) {
 
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
+      chunk_rows_(std::min(options.prefill_chunk, options.max_num_batched_tokens)),
       windowed_(std::any_of(options.group_windows.begin(), options.group_windows.end(),
                             [](int64_t window) { return window > 0; })),
       blocks_(options.group_blocks, options.group_windows),
       decode_groups_(options.micro_batches),
       promised_blocks_(options.group_blocks.size()),
       more_blocks_(options.group_blocks.size()),
-      throttle_(std::min(options.prefill_chunk, options.max_num_batched_tokens), options.slo_itl_us),
-      step_times_(options.reads),
-      row_cost_(options.reads),
-      chunks_(std::min(options.prefill_chunk, options.max_num_batched_tokens)) {
+      policy_(MakeSchedulingPolicy({.policy = options.policy,
+                                    .chunk_rows = chunk_rows_,
+                                    .budget_rows = options.max_num_batched_tokens,
+                                    .micro_batches = options.micro_batches,
+                                    .slo_itl_us = options.slo_itl_us,
+                                    .reads = options.reads})),
+      chunks_(chunk_rows_) {
   CHECK(ValidateSchedulerOptions(options).ok());
   counters_.blocks_used_peak.resize(options.group_blocks.size());
 }
 
 absl::Status Scheduler::Add(SequenceSpec spec) {
   RETURN_IF_ERROR(CheckSpec(spec));
-  if (spec.sampling.prompt_logprobs > options_.max_prompt_logprobs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence ", spec.id, " asks for ", spec.sampling.prompt_logprobs,
-                     " log-probabilities beside each of its prompt's, the job has room for `max_prompt_logprobs` ",
-                     options_.max_prompt_logprobs));
-  }
-  if (order_of_.contains(spec.id)) {
-    return absl::AlreadyExistsError(absl::StrCat("sequence ", spec.id, " is already being computed"));
-  }
-  const int64_t prompt = Size(spec.prompt);
-  const int64_t asked = spec.max_new_tokens;
-  // Where rows fit these, they fit a pool with a window one by one (ValidateSchedulerOptions).
-  int32_t smallest_pool = std::numeric_limits<int32_t>::max();
-  for (size_t group = 0; group < blocks_.groups(); ++group) {
-    if (!blocks_.windowed(group)) smallest_pool = std::min(smallest_pool, blocks_.total(group));
-  }
-  RETURN_IF_ERROR(CheckRoom(prompt, asked, {options_.context, smallest_pool, options_.block_tokens}));
-  spec.max_new_tokens = std::min(asked, options_.context - prompt);
-  if (asked > 0 ? Size(spec.output) >= spec.max_new_tokens : !spec.output.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("sequence ", spec.id, ": nothing left to produce, ",
-                                                      spec.output.size(), " of ", spec.max_new_tokens,
-                                                      " new tokens are there"));
-  }
-  if (!spec.output.empty() && IsStop(spec, spec.output.back())) {
-    return absl::FailedPreconditionError(absl::StrCat("sequence ", spec.id, ": nothing left to produce, token ",
-                                                      spec.output.back(), " at its end is a stop token"));
-  }
+  spec.max_new_tokens = std::min(spec.max_new_tokens, options_.context - Size(spec.prompt));
   auto sequence = std::make_unique<Sequence>(std::move(spec));
   sequence->order = next_order_++;
   sequence->block_tables.resize(blocks_.groups());
@@ -117,33 +60,32 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   sequence->evictable_hits.resize(blocks_.groups());
   sequence->promised.resize(blocks_.groups());
   sequence->place = not_ready_.insert(not_ready_.end(), sequence.get());
-  order_of_.emplace(sequence->spec().id, sequence->order);
   waiting_rows_ += sequence->tokens();
   queue_.Arrive(*sequence);
-  sequences_.emplace(sequence->order, std::move(sequence));
+  const SequenceId id = sequence->spec().id;
+  sequences_.emplace(id, std::move(sequence));
   return absl::OkStatus();
 }
 
+absl::StatusOr<Sequence*> Scheduler::Unfinished(SequenceId id, absl::string_view verb) {
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) return found->second.get();
+  return absl::NotFoundError(absl::StrCat("sequence ", id, " is unknown or finished, so it cannot be ", verb));
+}
+
 absl::Status Scheduler::Cancel(SequenceId id) {
-  const auto found = order_of_.find(id);
-  if (found == order_of_.end()) {
-    return absl::NotFoundError(absl::StrCat("sequence ", id, " is unknown or finished, so it cannot be cancelled"));
-  }
-  Finish(*sequences_.at(found->second));
+  ASSIGN_OR_RETURN(Sequence* const sequence, Unfinished(id, "cancelled"));
+  Finish(*sequence);
   return absl::OkStatus();
 }
 
 absl::Status Scheduler::Preempt(SequenceId id) {
-  const auto found = order_of_.find(id);
-  if (found == order_of_.end()) {
-    return absl::NotFoundError(absl::StrCat("sequence ", id, " is unknown or finished, so it cannot be preempted"));
-  }
-  Sequence& sequence = *sequences_.at(found->second);
-  if (!running_.contains(sequence.rank())) {
-    return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is ", SequenceStateName(sequence.state()),
+  ASSIGN_OR_RETURN(Sequence* const sequence, Unfinished(id, "preempted"));
+  if (!running_.contains(sequence->rank())) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is ", SequenceStateName(sequence->state()),
                                                       ", only a running one can be preempted"));
   }
-  PreemptRunning(sequence);
+  PreemptRunning(*sequence);
   return absl::OkStatus();
 }
 
@@ -152,17 +94,14 @@ void Scheduler::SetDecodeGroups(int32_t groups) {
   decode_groups_ = groups;
 }
 
-void Scheduler::Took(const MicroBatch& batch, int64_t slowest_us) {
-  if (options_.policy == Policy::kThrottled) step_times_.Add(batch, slowest_us);
-  if (options_.policy == Policy::kPhases) row_cost_.Add(batch.rows(), slowest_us);
+void Scheduler::ObserveStepTime(const MicroBatch& batch, int64_t slowest_us) {
+  policy_->ObserveStepTime(batch, slowest_us);
   if (options_.chunking == Chunking::kEqualTime) chunks_.Add(batch, slowest_us);
 }
 
-bool Scheduler::HasUnfinished() const { return !sequences_.empty(); }
-
 const Sequence* Scheduler::Find(SequenceId id) const {
-  const auto found = order_of_.find(id);
-  return found == order_of_.end() ? nullptr : sequences_.at(found->second).get();
+  const auto found = sequences_.find(id);
+  return found == sequences_.end() ? nullptr : found->second.get();
 }
 
 int64_t Scheduler::RowsToAdmit(const Sequence& sequence) const {
@@ -175,8 +114,7 @@ int64_t Scheduler::FirstPlace(size_t group, int64_t row) const {
 
 int64_t Scheduler::MostBlocks(size_t group, int64_t rows) const {
   if (!blocks_.windowed(group)) return BlocksFor(rows);
-  const int64_t chunk = std::min(options_.prefill_chunk, options_.max_num_batched_tokens);
-  const int64_t seen = MostBlocksSeen(chunk, options_.group_windows[group], options_.block_tokens);
+  const int64_t seen = MostBlocksSeen(chunk_rows_, options_.group_windows[group], options_.block_tokens);
   return std::min({BlocksFor(rows), seen, int64_t{blocks_.total(group)}});  // a smaller pool makes for smaller chunks
 }
 
@@ -218,17 +156,8 @@ std::array<int64_t, kPriorityClassCount> Scheduler::RunningByClass() const {
   return running;
 }
 
-void Scheduler::StopWait(Sequence& sequence) {
-  if (!siblings_.empty() && PromptBlocks(sequence) > 0) {
-    const auto aside = siblings_.find({GroupOf(sequence), sequence.order});
-    if (aside != siblings_.end()) StandInTurn(aside);
-  }
-  queue_.Take(sequence);
-  waiting_rows_ -= sequence.tokens();
-}
-
 void Scheduler::LeaveRunning(Sequence& sequence) {
-  StopLeading(sequence);
+  ReleaseFollowers(sequence);
   CHECK(blocks_.Free(sequence.block_tables, sequence.chain).ok());
   sequence.chain.clear();
   sequence.hits = 0;
@@ -261,20 +190,24 @@ void Scheduler::Finish(Sequence& sequence) {
   if (sequence.state() == SequenceState::kPrefilling || sequence.state() == SequenceState::kDecoding) {
     LeaveRunning(sequence);
   } else {
-    StopWait(sequence);
+    if (!siblings_.empty() && PromptBlocks(sequence) > 0) {
+      const auto aside = siblings_.find({GroupOf(sequence), sequence.order});
+      if (aside != siblings_.end()) RejoinQueue(aside);
+    }
+    queue_.Take(sequence);
+    waiting_rows_ -= sequence.tokens();
   }
   queue_.Forget(sequence);
   sequence.MoveTo(SequenceState::kFinished);
   not_ready_.erase(sequence.place);
-  order_of_.erase(sequence.spec().id);
-  sequences_.erase(sequence.order);
+  sequences_.erase(SequenceId{sequence.spec().id});
 }
 
 absl::StatusOr<std::vector<SequenceEvent>> Scheduler::Confirm(const StepResult& result) {
   RETURN_IF_ERROR(CheckResult(result));
   const InFlight oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
-  returned_us_ = oldest.expected_us;
+  policy_->Confirmed();
   groups_in_flight_ -= oldest.decode_rows > 0 ? 1 : 0;
   std::vector<SequenceEvent> events;
   events.reserve(oldest.slices.size());
@@ -288,61 +221,15 @@ absl::StatusOr<std::vector<SequenceEvent>> Scheduler::Confirm(const StepResult& 
   return events;
 }
 
-// Everything is checked before anything changes. Results of cancelled sequences must be well-formed like all others.
-absl::Status Scheduler::CheckResult(const StepResult& result) const {
-  if (in_flight_.empty()) {
-    return absl::InternalError(absl::StrCat("result of micro-batch ", result.number, ", but none is in flight"));
-  }
-  const InFlight& oldest = in_flight_.front();
-  const auto mismatch = [&result](const auto&... detail) {
-    return absl::InternalError(absl::StrCat("result of micro-batch ", result.number, ": ", detail...));
-  };
-  if (result.number != oldest.number) return mismatch("expected that of ", oldest.number);
-  auto token = result.sampled.begin();
-  auto scores = result.targets.begin();
-  for (const SliceInFlight& slice : oldest.slices) {
-    if (slice.sample) {
-      if (token == result.sampled.end() || token->sequence != slice.sequence) {
-        return mismatch("no token of sequence ", slice.sequence, " in its place");
-      }
-      if (token->position != slice.start + slice.count) {
-        return mismatch("sequence ", slice.sequence, " has a token at position ", token->position, ", expected ",
-                        slice.start + slice.count);
-      }
-      if (token->token < 0) return mismatch("sequence ", slice.sequence, " has token id ", token->token);
-      ++token;
-    }
-    if (slice.scores()) {
-      if (scores == result.targets.end() || scores->sequence != slice.sequence) {
-        return mismatch("no target log-probabilities of sequence ", slice.sequence, " in their place");
-      }
-      if (scores->start != slice.start || static_cast<int64_t>(scores->logprobs.size()) != slice.count) {
-        return mismatch("sequence ", slice.sequence, " has ", scores->logprobs.size(),
-                        " target log-probabilities from position ", scores->start, ", expected ", slice.count, " from ",
-                        slice.start);
-      }
-      if (static_cast<int64_t>(scores->top.size()) != slice.count * slice.tops) {
-        return mismatch("sequence ", slice.sequence, " has ", scores->top.size(),
-                        " log-probabilities beside its targets, expected ", slice.count * slice.tops);
-      }
-      ++scores;
-    }
-  }
-  if (token != result.sampled.end()) {
-    return mismatch(result.sampled.size(), " tokens, expected ", token - result.sampled.begin());
-  }
-  if (scores != result.targets.end()) {
-    return mismatch(result.targets.size(), " lists of target log-probabilities, expected ",
-                    scores - result.targets.begin());
-  }
-  return absl::OkStatus();
+bool Scheduler::IsStop(const SequenceSpec& spec, TokenId token) {
+  return std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end();
 }
 
 SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken* token, const TargetLogprobs* scores) {
   ++counters_.visits;
   SequenceEvent event{.sequence = slice.sequence};
-  const auto found = sequences_.find(slice.order);
-  if (found == sequences_.end()) return event;  // cancelled since
+  const auto found = sequences_.find(slice.sequence);
+  if (found == sequences_.end() || found->second->order != slice.order) return event;  // cancelled since
   Sequence& sequence = *found->second;
   const SequenceSpec& spec = sequence.spec();
   --sequence.slices_in_flight;

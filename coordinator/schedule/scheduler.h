@@ -4,39 +4,53 @@
 // Continuous batching: decides what the next micro-batch holds. Pure: no clock, no I/O, no threads; the engine, the
 // tests and a simulator drive the same object. Not thread-safe.
 //
-// Life of a sequence: Add puts it into the waiting queue; Next admits it when its blocks are there, hands out its
-// prompt as chunks (several may be in flight at once: every stage sees the same ordered stream, so chunk k+1 finds the
-// K and V of chunk k) and, once its first token is confirmed, one decode row at a time; Confirm advances it when the
-// last stage reports. A sequence that is preempted gives all its blocks back, waits for what it has in flight (a token
-// sampled by it counts), and is computed again from its prompt and its output so far. Freed blocks may be given away at
-// once, for the same reason of order.
+// Life of a sequence
+//   Add        puts it into the waiting queue.
+//   Next       admits it when its blocks are there and hands out its prompt as chunks, then one decode row at a time.
+//              Several chunks may be in flight: every stage sees the same ordered stream, so chunk k+1 finds the K and
+//              V of chunk k. For the same reason freed blocks may be given away at once.
+//   Confirm    advances it when the last stage reports.
+//   Preempted  it gives all its blocks back, waits for what it has in flight (a token sampled by it counts), and is
+//              computed again from its prompt and its output so far.
+// Frees of sequences that the stages know never cause a micro-batch; they ride on the next one.
 //
-// Who gets the blocks: waiting_queue.h says whose turn it is, by priority class, what the tenant had, and arrival; of
-// one tenant and one class that is order of arrival. Admission is strictly in that order (nobody overtakes who is next,
-// be it that blocks are missing or that it was preempted and drains), and asks for blocks for all known tokens and one
-// more, beside what those that run were promised: to prompts what they have still to take, to those that decode
-// headroom to grow by kGrowthHeadroomBlocks (or by what they can still need, if that is less), for who is admitted into
-// the last free blocks is soon preempted and computed again. Its first admission gives a sequence its rank, which it
-// keeps: the class, then the number of the admission. One that is added with output was admitted before, by a job that
-// is gone: it has its rank at once. Those that are preempted go before all others of their class, by rank. Blocks
-// themselves are taken as rows are handed out, to the lowest rank first. When one is needed and none is free, the
-// running sequence of the highest rank is preempted, be it the one that asks; it could not come back at once, for it
-// needs more than it gave. So the lowest running one always moves on, and everything finishes; what of a low class had
-// its turn by the bound can lose its blocks again, and then moves on when those of higher classes leave it some.
+// Admission
+//   Order      by class, then tenant share, then arrival (waiting_queue.h). Strict: nobody overtakes the head, even if
+//              it lacks blocks or is preempted and drains.
+//   Needs      blocks for all known tokens plus one, beyond what running sequences were promised: a prefilling one its
+//              remaining prompt, a decoding one kGrowthHeadroomBlocks (or what it can still use, if less), for who is
+//              admitted into the last free blocks is soon preempted and computed again.
+//   Rank       (class, admission number), kept for life. A sequence that is added with output was admitted by a job
+//              that is gone: it has its rank at once.
+// Preemption
+//   When       a row needs a block and none is free. Blocks are taken as rows are handed out, lowest rank first.
+//   Victim     the running sequence of the highest rank, possibly the one that asked; it could not come back at once,
+//              for it needs more than it gave. Preempted sequences go before all others of their class, by rank.
+//   Progress   the lowest rank is never a victim, so it finishes; by induction all do. A low class admitted by its
+//              starvation bound can lose its blocks again, and then waits until higher classes leave it some.
 //
-// With prefix_caching a sequence begins behind the full blocks that earlier ones with the same tokens and the same salt
-// left, at most those before the first row that it has to compute: one always is, and so is every row that is to be
-// scored. A block is known from the micro-batch on that follows the one which fills it, whoever still uses it; what is
-// preempted or cancelled leaves its blocks too, until somebody needs the memory (block_manager.h). Admission asks for
-// that much less. A sequence whose prompt has the same full blocks as one that is being handed out stands aside until
-// these are, or the one has left, and those behind it may pass: it would compute the same blocks once more.
+// Prefix cache (prefix_caching)
+//   Hits       a sequence begins behind the full blocks that earlier ones with the same tokens and salt left, at most
+//              those before the first row that it has to compute: the last known one, and every row to be scored.
+//              Admission asks for that much less.
+//   Entries    a block is known from the micro-batch after the one that fills it, whoever still uses it. Preempted and
+//              cancelled sequences leave theirs too, until somebody needs the memory (block_manager.h).
+//   Leaders    a sequence whose prompt has the same full blocks as one being handed out stands aside until these are,
+//              or the leader has left; those behind it may pass. It would compute the same blocks once more.
 //
-// Of a group with a window (common/step/window_blocks.h) a sequence gives back, with each slice, the blocks that no row
-// from that slice on sees; they may be given away at once. So it has few blocks of such a group however long it is: as
-// many as the window and a chunk need, which is what admission asks for there. It begins behind full blocks only where
-// the cache also has the group's blocks that its first row sees, else behind as many fewer as it takes.
+// Block groups with a window (common/step/window_blocks.h)
+//   With each slice a sequence gives back the blocks that no later row sees; they may be given away at once. So it
+//   needs as many as the window and a chunk, however long it is; admission asks for that. It begins behind full blocks
+//   only where the cache also has the group's blocks that its first row sees, else behind as many fewer as it takes.
 //
-// Frees of sequences that the stages know ride on the next micro-batch; none is made for their sake.
+// Decode groups
+//   Decode rows go round in at most decode_groups() micro-batches at once, of equal size or one apart. One carries at
+//   most ceil(decoding sequences / groups), at most the floor of that when as many groups as divide the rest are in
+//   flight with more, and at most its part of the ready rows among the groups that are not in flight. The rows that
+//   waited longest go first. Nothing waits for a share to fill up, but what is ready while all groups are in flight
+//   waits for one of them, so that fragments merge.
+// How many prompt rows go beside or before them is the policy's (policy/scheduling_policy.h). A full chunk is
+// min(prefill_chunk, the prompt's rows left, max_num_batched_tokens), or what chunk_planner.h makes of it.
 
 #include <algorithm>
 #include <array>
@@ -61,34 +75,12 @@
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/block_manager.h"
 #include "coordinator/schedule/chunk_planner.h"
-#include "coordinator/schedule/phase_switch.h"
-#include "coordinator/schedule/prefill_throttle.h"
-#include "coordinator/schedule/read_curve.h"
-#include "coordinator/schedule/row_cost.h"
-#include "coordinator/schedule/step_time.h"
+#include "coordinator/schedule/policy/scheduling_policy.h"
+#include "coordinator/schedule/policy/step_time.h"
 #include "coordinator/schedule/waiting_queue.h"
 
 namespace stagecoach {
 
-// What the policies make of a micro-batch. Decode rows go round in at most decode_groups() micro-batches at once, of
-// equal size or one apart: one carries at most ceil(decoding sequences / groups), at most the floor of that when as
-// many groups as divide the rest are under way with more, and no more than its part of the ready ones among the groups
-// that are not under way; of the ready ones those that waited longest. Nothing waits for a share to fill up, but what
-// is ready while all groups are under way waits for one of them, so that fragments merge. Chunks: of the prompt of the
-// lowest rank first, then of the next ones, while rows are left; a prompt has work while it has rows that were not
-// handed out and it either runs or could be admitted now. kPrefillFirst: chunks alone, while any prompt has work,
-// decode rows only otherwise. kDecodePriority: decode rows, then at most kPrefillQuantum rows of prompts while any
-// sequence decodes, also where all that do are under way already: those that come back wait at every stage for what
-// left behind them. A gap between two tokens is then no longer with few decode groups than with many. kThrottled:
-// decode rows, then as many rows of prompts as prefill_throttle.h says. kPhases: chunks alone until no prompt has work,
-// then decode rows alone until phase_switch.h says that prompts pay.
-//
-// A prompt that has work cannot starve: after this many micro-batches in a row that gave prompts less than
-// one full chunk (kDecodePriority), or not one row because decode rows filled the budget (kInterleaved, kThrottled),
-// the next one begins with a full chunk of the first prompt (kThrottled: with the least rows it gives prompts), and
-// decode rows take what is left. A full chunk is min(prefill_chunk, the prompt's rows left, max_num_batched_tokens), or
-// what chunk_planner.h makes of it. Under kPhases prompts wait for the sequences that decode, of which each ends.
-inline constexpr int32_t kStarvationBound = 8;  // kClassStarvationBound is that of admission
 // Blocks that admission leaves free for the growth of each decoding sequence, at most.
 inline constexpr int32_t kGrowthHeadroomBlocks = 4;
 
@@ -159,9 +151,8 @@ class Scheduler {
   // asked: what every slice asked for, in the order of the slices.
   absl::StatusOr<std::vector<SequenceEvent>> Confirm(const StepResult& result);
 
-  // What the slowest stage took for a micro-batch, which has come back. Times steer sizes and turns alone: of the
-  // kThrottled and kPhases policies and of equal-time chunks.
-  void Took(const MicroBatch& batch, int64_t slowest_us);
+  // What the slowest stage took for a micro-batch, which has come back. Times steer nothing but sizes and turns.
+  void ObserveStepTime(const MicroBatch& batch, int64_t slowest_us);
 
   // Ends a sequence now; its in-flight rows are ignored when they come back. kNotFound for an unknown or finished one.
   absl::Status Cancel(SequenceId sequence);
@@ -177,7 +168,7 @@ class Scheduler {
   int32_t most_groups() const { return std::max(options_.micro_batches, options_.most_groups); }
   int64_t decoding() const { return decoding_; }
 
-  bool HasUnfinished() const;
+  bool HasUnfinished() const { return !sequences_.empty(); }
   // Known ones of those that wait, but for those that wait for another to compute their prompt.
   int64_t waiting_tokens() const { return waiting_rows_; }
   int64_t waiting() const { return queue_.waiting(); }
@@ -212,31 +203,20 @@ class Scheduler {
     uint64_t number = 0;
     std::vector<SliceInFlight> slices;
     int64_t decode_rows = 0;
-    double expected_us = 0;  // kThrottled: of its step; 0 where nothing is known
   };
   struct Draft;  // a micro-batch being composed
   using Siblings = std::map<std::pair<uint64_t, uint64_t>, Sequence*>;
-  // Of those that wait: about how many could be admitted now, taken for alike, and their rows together.
-  struct Backlog {
-    int64_t sequences = 0, rows = 0;
-  };
 
   // Composition (micro_batch_composition.cc).
-  void Compose(Draft& draft);
-  void ComposePhase(Draft& draft);
-  void ComposeDecodeRows(Draft& draft);
+  void AddDecodeRows(Draft& draft);
   int64_t DecodeShare() const;  // rows that the next group may have
-  void ComposeChunks(Draft& draft, int64_t most_rows);
+  void AddPromptRows(Draft& draft, int64_t most_rows);
+  std::optional<NextPrompt> FirstPrompt(const Draft& draft);
+  PolicyLoad Load() const;
+  int64_t HitRows(const Sequence& sequence) const { return sequence.hits * options_.block_tokens; }
   int64_t FirstRow(const Sequence& sequence) const;       // the next to be handed out, were it admitted now
   int64_t ChunkRows(const Sequence& sequence) const;      // of its next chunk
   int64_t MostChunkRows(const Sequence& sequence) const;  // of that, were the prompt longer
-  double FullChunksOfMicroBatch() const;                  // kEqualTime: that it may have, of several prompts together
-  const Sequence* NextPrompt(const Draft& draft);
-  int64_t FullChunkRows(const Sequence& sequence) const;
-  int64_t MostPromptRows(const Draft& draft) const;  // beside the decode rows that are in the draft
-  int64_t ThrottledRows(const Draft& draft) const;
-  PhaseLoad LoadOfPhase() const;
-  Backlog AdmissibleBacklog() const;
   Sequence* Admissible(const Draft& draft);
   void Admit(Sequence& sequence, Draft& draft);
   void HandOut(Sequence& sequence, int64_t wanted, Draft& draft);
@@ -244,7 +224,7 @@ class Scheduler {
   bool ReleaseUnseen(Sequence& sequence);  // what its next row does not see; whether there was any
   void TakeBlocks(Sequence& sequence, int64_t end, SequenceSlice& slice);
   void Withdraw(Sequence& sequence, Draft& draft);
-  MicroBatch Submit(Draft draft);
+  MicroBatch Submit(Draft& draft);
 
   // The prefix cache (prefix_reuse.cc).
   int64_t PromptBlocks(const Sequence& sequence) const;  // full ones
@@ -256,12 +236,13 @@ class Scheduler {
   void TakeHits(Sequence& sequence);                                           // on admission
   uint64_t GroupOf(Sequence& sequence);                                        // of one whose prompt fills a block
   bool WaitsForLeader(Sequence& sequence);
-  void WaitForLeader(Sequence& sequence);
-  Siblings::iterator StandInTurn(Siblings::iterator aside);  // gives the next one
-  void StopLeading(Sequence& sequence);
+  void StandAside(Sequence& sequence);                       // until its leader is handed out
+  Siblings::iterator RejoinQueue(Siblings::iterator aside);  // gives the next one
+  void ReleaseFollowers(Sequence& leader);
   void RememberFilled(const std::vector<Sequence*>& sequences);
 
   // Life cycle (scheduler.cc).
+  absl::StatusOr<Sequence*> Unfinished(SequenceId id, absl::string_view verb);
   // Blocks that `rows` rows fill, in every group.
   int64_t BlocksFor(int64_t rows) const { return (rows + options_.block_tokens - 1) / options_.block_tokens; }
   // Most that a sequence has of them at once until `rows` rows are computed.
@@ -274,31 +255,32 @@ class Scheduler {
   int64_t BlocksPromised(const Sequence& sequence, size_t group) const;  // to a running one, not taken yet
   void UpdatePromise(Sequence& sequence);  // after its state, its tokens or its blocks changed
   void SetReady(Sequence& sequence, bool ready);
-  void StopWait(Sequence& sequence);      // out of the queue, for good
   void LeaveRunning(Sequence& sequence);  // gives its blocks back
   void PreemptRunning(Sequence& sequence);
   void Finish(Sequence& sequence);
-  absl::Status CheckResult(const StepResult& result) const;
+  static bool IsStop(const SequenceSpec& spec, TokenId token);
   // token, scores: what the slice asked for, else nullptr.
   SequenceEvent Advance(const SliceInFlight& slice, const SampledToken* token, const TargetLogprobs* scores);
 
-  // Integrity (scheduler_integrity.cc).
+  // Checks (scheduler_checks.cc).
+  absl::Status CheckSpec(const SequenceSpec& spec) const;
+  absl::Status CheckResult(const StepResult& result) const;
   absl::Status CheckQueues() const;
   absl::Status CheckBlocks(size_t group) const;
   absl::Status CheckSequence(const Sequence& sequence) const;
 
-  SchedulerOptions options_;
-  const bool windowed_;  // any group has a window
+  const SchedulerOptions options_;
+  const int64_t chunk_rows_;  // of a chunk, and no more than a micro-batch has
+  const bool windowed_;       // any group has a window
   BlockManager blocks_;
   std::deque<InFlight> in_flight_;  // oldest first
   int32_t decode_groups_;
   int32_t groups_in_flight_ = 0;  // of the micro-batches in flight: those with decode rows
   SchedulerCounters counters_;
 
-  // By order of arrival. Each unfinished sequence is in exactly one of: in turn in queue_ (kWaiting, kPreempted),
-  // siblings_ (kWaiting) and running_.
-  absl::flat_hash_map<uint64_t, std::unique_ptr<Sequence>> sequences_;
-  absl::flat_hash_map<SequenceId, uint64_t> order_of_;
+  // The unfinished ones. Each is in exactly one of: in turn in queue_ (kWaiting, kPreempted), siblings_ (kWaiting) and
+  // running_.
+  absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
   WaitingQueue queue_;
   std::map<SequenceRank, Sequence*> running_;
   std::map<SequenceRank, Sequence*> prompts_;  // the running ones with prompt rows to hand out
@@ -317,21 +299,15 @@ class Scheduler {
   int64_t about_to_decode_ = 0;           // slices in flight with a first token
   std::vector<int64_t> promised_blocks_;  // [groups] the sums of Sequence::promised
   std::vector<int32_t> more_blocks_;      // [groups] TakeBlocks', kept for its memory
-  std::vector<Sequence*> taken_;          // ComposeDecodeRows': kept for its memory
+  std::vector<Sequence*> taken_;          // AddDecodeRows': kept for its memory
   std::vector<TokenId> block_tokens_;     // BlockOf's
   std::vector<BlockId> group_block_;      // RememberFilled's
   std::vector<int64_t> unseen_;           // [groups] TakeHits'
 
   std::vector<SequenceId> frees_;  // for the next micro-batch
   uint64_t next_order_ = 0;
-  uint64_t next_number_ = 0;     // drawn here alone, for every micro-batch there is
-  int32_t prefill_starved_ = 0;  // micro-batches in a row that owed prompts rows, see kStarvationBound
-
-  PrefillThrottle throttle_;  // kThrottled
-  StepTimeFit step_times_;    // "
-  double returned_us_ = 0;    // "; expected of the last micro-batch that was confirmed
-  bool prefilling_ = true;    // kPhases: the phase
-  RowCostFit row_cost_;       // "
+  uint64_t next_number_ = 0;  // drawn here alone, for every micro-batch there is
+  const std::unique_ptr<SchedulingPolicy> policy_;
   ChunkPlanner chunks_;
 };
 

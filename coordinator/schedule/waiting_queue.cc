@@ -33,11 +33,11 @@ void WaitingQueue::Put(Sequence& sequence) {
   ++of.waiting;
   TenantAccount& account = *sequence.account;
   if (sequence.admission == 0 && account.waiting++ == 0) account.counter = std::max(account.counter, of.LeastCounter());
-  List(sequence);
+  Rejoin(sequence);
 }
 
 void WaitingQueue::Take(Sequence& sequence) {
-  Unlist(sequence);
+  StandAside(sequence);
   if (sequence.admission == 0) --sequence.account->waiting;
   --classes_[ClassOf(sequence)].waiting;
 }
@@ -53,9 +53,6 @@ void WaitingQueue::Admit(Sequence& sequence, int64_t uncached_rows) {
     passed.passed = passed.waiting > 0 ? passed.passed + 1 : 0;
   }
 }
-
-void WaitingQueue::StandAside(Sequence& sequence) { Unlist(sequence); }
-void WaitingQueue::StandInTurn(Sequence& sequence) { List(sequence); }
 
 void WaitingQueue::Produced(Sequence& sequence, int64_t tokens) {
   Charge(sequence, kOutputTokenCost * static_cast<double>(tokens));
@@ -104,7 +101,7 @@ double WaitingQueue::CounterOf(absl::string_view tenant, PriorityClass priority_
   return found == tenants.end() ? 0 : found->second->counter;
 }
 
-void WaitingQueue::List(Sequence& sequence) {
+void WaitingQueue::Rejoin(Sequence& sequence) {
   ++in_turn_;
   Class& of = classes_[ClassOf(sequence)];
   if (sequence.admission > 0) {
@@ -118,7 +115,7 @@ void WaitingQueue::List(Sequence& sequence) {
   account.queue.emplace(sequence.order, &sequence);
 }
 
-void WaitingQueue::Unlist(Sequence& sequence) {
+void WaitingQueue::StandAside(Sequence& sequence) {
   --in_turn_;
   Class& of = classes_[ClassOf(sequence)];
   if (sequence.admission > 0) {

@@ -3,22 +3,22 @@
 
 // Whose turn it is among the sequences that wait. Pure and not thread-safe, like the scheduler, whose part it is.
 //
-// The order: by priority class. In a class those first that were admitted before (preempted since, or resumed), by
-// their rank; then by the counter of the tenant, the least first; then by arrival. With one tenant and one class that
-// is the order of arrival. When kClassStarvationBound sequences of higher classes were admitted while one of a class
-// waited, the turn is that class's.
+// Order
+//   1. The priority class; but after kClassStarvationBound admissions of higher classes while one of a class waited,
+//      the turn is that class's.
+//   2. Those that were admitted before (preempted since, or resumed), by their rank.
+//   3. The counter of the tenant, the least first; then arrival. With one tenant that is the order of arrival.
 //
 // A tenant's counter in a class is the service that it had there, as in VTC (Sheng et al., "Fairness in Serving Large
-// Language Models", OSDI 2024): (rows of prompts + kOutputTokenCost * tokens of output) / weight. A prompt is charged
-// when its sequence is first admitted, but for what the prefix cache had of it; what is computed again after a
-// preemption is charged to nobody. A tenant with nothing new waiting that gets something is lifted to the least counter
-// of those that have, or where nobody has, to that of the last one that had: being away earns nothing, and a counter
-// above that stays. So tenants that always wait have service in the ratio of their weights, give or take one request,
-// whoever floods the queue. Each class counts for itself: between classes there is no share but the order, and one that
-// waits long in a low class, at a low counter, would lift nobody in a higher one.
-//
-// A tenant is remembered while it has unfinished sequences or its counter says more than the lift would; of those that
-// have no sequence in a class at most kMostIdleTenants, the ones that owe most. Nothing here is a walk over what waits.
+// Language Models", OSDI 2024): (rows of prompts + kOutputTokenCost * tokens of output) / weight.
+//   Charged    a prompt when its sequence is first admitted, less what the prefix cache had of it; what is computed
+//              again after a preemption is charged to nobody.
+//   Lifted     a tenant with nothing new waiting that gets something: to the least counter of those that have, or where
+//              nobody has, to that of the last one that had. Being away earns nothing; a higher counter stays.
+//   Result     tenants that always wait have service in the ratio of their weights, give or take one request.
+//   Forgotten  when it has no unfinished sequences and its counter says no more than the lift would; of those without
+//              sequences in a class at most kMostIdleTenants stay, the ones that owe most.
+// Each class counts for itself: between classes there is no share but the order. Nothing here walks over what waits.
 
 #include <array>
 #include <cstddef>
@@ -35,7 +35,7 @@
 
 namespace stagecoach {
 
-// Admissions of higher classes that one that waits lets pass; beside the scheduler's kStarvationBound.
+// Admissions of higher classes that one that waits lets pass; beside the kStarvationBound of policies.
 inline constexpr int64_t kClassStarvationBound = 64;
 inline constexpr double kOutputTokenCost = 2;  // of that of a prompt's row
 inline constexpr size_t kMostIdleTenants = 1024;
@@ -66,7 +66,7 @@ class WaitingQueue {
   void Admit(Sequence& sequence, int64_t uncached_rows);
   // Between these two it waits, but is passed over.
   void StandAside(Sequence& sequence);
-  void StandInTurn(Sequence& sequence);
+  void Rejoin(Sequence& sequence);
   // One that does not wait has more output.
   void Produced(Sequence& sequence, int64_t tokens);
   // It ends; it does not wait.
@@ -102,8 +102,6 @@ class WaitingQueue {
   };
   static size_t ClassOf(const Sequence& sequence) { return static_cast<size_t>(sequence.spec().priority_class); }
 
-  void List(Sequence& sequence);
-  void Unlist(Sequence& sequence);
   void Charge(const Sequence& sequence, double cost);
   static void ForgetIdle(Class& of);
   absl::Status CheckClass(size_t number, int64_t* unfinished, int64_t* never_admitted, int64_t* in_turn) const;

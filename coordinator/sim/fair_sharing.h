@@ -5,16 +5,14 @@
 // no more than it. A flow f has
 //   rate(f) = min(what its own link gives, the least over its wires w of fair(w))
 //   fair(w) = (bandwidth of w - the rates of its flows that are held lower elsewhere) / (number of its other flows)
-// found by progressive filling (Bertsekas and Gallager, Data Networks, 2nd ed. 1992, section 6.5.2): all rates grow
-// alike, and those stop whose link or one of whose wires is full. Rates change only when a flow begins or ends; between
-// such events all is linear (processor sharing, for one wire). Fluid max-min flows stand for TCP connections of like
-// round-trip times within some percent (Velho et al., On the validity of flow-level TCP network models for grid and
-// cloud simulations, ACM TOMACS 23(4), 2013).
+// found by progressive filling (Bertsekas and Gallager, Data Networks, 2nd ed. 1992, section 6.5.2). Rates change only
+// when a flow begins or ends. Fluid max-min flows stand for TCP connections of like round-trip times within some
+// percent (Velho et al., On the validity of flow-level TCP network models for grid and cloud simulations, ACM TOMACS
+// 23(4), 2013).
 //
-// Flows of one kind (the same link bandwidth, the same wires) have one rate at any time. So nothing is kept up to date
-// for a single flow: its kind counts the bytes that each of its flows was given, and a flow ends when that count has
-// grown by its own bytes. An event costs O(kinds x wires of one, a few times, + log flows), however many flows there
-// are.
+// Flows of one kind (the same link bandwidth, the same wires) always have one rate, so no single flow is kept up to
+// date: its kind counts the bytes that each of its flows was given, and a flow ends when that count has grown by its
+// own bytes. An event costs O(kinds x wires of one, a few times, + log flows).
 //
 // Times are in nanoseconds: a flow ends at the nearest one. Deterministic. Not thread-safe.
 

@@ -15,7 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_choices.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/sim/step_answer.h"
+#include "coordinator/sim/sim_step.h"
 #include "coordinator/sim/virtual_clock.h"
 
 namespace stagecoach {

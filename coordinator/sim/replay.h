@@ -1,13 +1,13 @@
 #ifndef STAGECOACH_COORDINATOR_SIM_REPLAY_H_
 #define STAGECOACH_COORDINATOR_SIM_REPLAY_H_
 
-// Runs the real engine and scheduler again over the recorded times of a run (its step log), and holds every micro-batch
-// against the recorded one: same number, same slices in the same order, handed out before the same results. Nothing of
-// the record decides that but when requests were taken up, how many decode groups there were, and what came back when.
+// Runs the real engine and scheduler again over the recorded times of a run (its step log), and compares every
+// micro-batch with the recorded one: same number, same slices in the same order, handed out before the same results. Of
+// the record it takes when requests were taken up, how many decode groups there were, and what came back when.
 //
-// A sequence that has fewer tokens than it asked for, and was not cancelled, is taken to have ended by a stop token
-// with its last recorded one. Times during which a front was behind in reading are not in the log: a run that had any
-// may be told to differ.
+// A sequence that has fewer tokens than it asked for, and was not cancelled, counts as ended by a stop token with its
+// last recorded one. Times during which a front was behind in reading are not in the log: a run that had any may
+// differ.
 
 #include <cstdint>
 #include <vector>

@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
-#include "coordinator/sim/step_answer.h"
+#include "coordinator/sim/sim_step.h"
 
 namespace stagecoach {
 

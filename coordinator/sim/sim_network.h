@@ -18,16 +18,14 @@ struct SimUplink {
 };
 
 // A frame of b bytes that is ready at time t
-//   begins   when its stage's link has sent what was ready before it: a stage's frames go one behind the other, as the
-//            large ones of a job do, and those that share nothing all take turns on a link
+//   begins   when its stage's link has sent what was ready before it: large frames of one connection take turns
 //   is sent  b / (the least bandwidth on its way) later, where no other stage's frames can hold it up; else when it has
-//            had its b bytes of what the uplinks give it: the frames that cross an uplink at the same time share it,
-//            max-min fairly (fair_sharing.h), as the connections of different stages do on a switch
+//            had its b bytes of what the uplinks give it, which frames share max-min fairly (fair_sharing.h)
 //   arrives  latency + jitter after that, never before the frame ahead of it on the same link; jitter is exponential,
 //            drawn by (seed, stage, frame)
 // Uplinks lie on the way of frames that leave one (from a host behind it to one that is not) or enter one; the two
-// directions have a bandwidth each. One that can carry all its stages' frames at once at the speed of their links is as
-// good as none. Frames of the last stage carry no hidden states and occupy nothing. Not thread-safe.
+// directions have a bandwidth each. One that can carry all its stages' frames at once at the speed of their links
+// counts as none. Frames of the last stage carry no hidden states and occupy nothing. Not thread-safe.
 class SimNetwork {
  public:
   // `pipeline` outlives this.

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
-#include "coordinator/sim/step_answer.h"
 
 namespace stagecoach {
 

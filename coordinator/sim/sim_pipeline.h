@@ -2,16 +2,15 @@
 #define STAGECOACH_COORDINATOR_SIM_SIM_PIPELINE_H_
 
 // Stages that cost time instead of doing work.
-//
-// A stage works on one micro-batch at a time, in order, as soon as its frame is there. How fast depends on how many
-// stages of its host compute at that moment (StepCost::Seconds with so many): whenever one begins or ends, what the
-// others have left goes on at the new speed (processor sharing). Frames go by SimNetwork, and are found `wake_s` after
-// they came: whoever waits for one sleeps, and hands it to the thread that computes. The coordinator takes `turn_s` to
-// make and send a micro-batch; in that time nothing else of it happens. Where a stage's steps are to take longer
-// (`stage_delay_s`), it sleeps after computing, as in a job: its step goes on, but slows nobody on its host.
-//
-// Times of stages are as theirs in a job: the send that a micro-batch tells of is the one that was complete last when
-// its computing began.
+//   Computing    a stage works on one micro-batch at a time, in order, as soon as its frame is there. Its speed depends
+//                on how many stages of its host compute at that moment (StepCost::Seconds): whenever one begins or
+//                ends, what the others have left goes on at the new speed (processor sharing).
+//   Frames       go by SimNetwork, and are found `wake_s` after they came, for whoever waits for one sleeps.
+//   Coordinator  takes `turn_s` to make and send a micro-batch; in that time nothing else of it happens.
+//   Delay        where steps are to take longer (`stage_delay_s`), a stage sleeps after computing, as in a job: its
+//   step
+//                goes on, but slows nobody on its host.
+// Times of stages are as in a job: a micro-batch tells of the send that was complete last when its computing began.
 
 #include <cstdint>
 #include <deque>
@@ -21,7 +20,7 @@
 
 #include "coordinator/pipeline/pipeline.h"
 #include "coordinator/sim/sim_network.h"
-#include "coordinator/sim/step_cost.h"
+#include "coordinator/sim/sim_step.h"
 #include "coordinator/sim/virtual_clock.h"
 
 namespace stagecoach {

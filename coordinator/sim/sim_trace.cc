@@ -4,7 +4,6 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "coordinator/trace/align_trace.h"
 #include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {

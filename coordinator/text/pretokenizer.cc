@@ -1,11 +1,15 @@
 #include "coordinator/text/pretokenizer.h"
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
 namespace stagecoach {
 namespace {
 
-struct NamedPreTokenizer {
-  const char* name;
+struct NamedPreTokenizers {
   PreTokenizerHabits habits;
+  absl::string_view names;
 };
 
 // The first of each kind is the usual name; the others are names that converters write for the same expression. Whole
@@ -13,103 +17,60 @@ struct NamedPreTokenizer {
 // its tokens no merge leads to.
 constexpr bool kWhole = true;
 constexpr bool kBos = true;
-constexpr NamedPreTokenizer kNames[] = {
-    {"qwen2", {PreTokenizer::kQwen2}},
-    {"deepseek-r1-qwen", {PreTokenizer::kQwen2}},
-    {"megrez", {PreTokenizer::kQwen2}},
-    {"kormo", {PreTokenizer::kQwen2}},
-    {"solar-open", {PreTokenizer::kQwen2}},
-    {"llama-bpe", {PreTokenizer::kLlamaBpe, kWhole, kBos}},
-    {"llama3", {PreTokenizer::kLlamaBpe, kWhole, kBos}},
-    {"llama-v3", {PreTokenizer::kLlamaBpe, kWhole, kBos}},
-    {"falcon3", {PreTokenizer::kLlamaBpe, kWhole, kBos}},
-    {"pixtral", {PreTokenizer::kLlamaBpe, kWhole, kBos}},
-    {"midm-2.0", {PreTokenizer::kLlamaBpe, kWhole, kBos}},
-    {"smaug-bpe", {PreTokenizer::kLlamaBpe, kWhole}},  // Llama 3's without BOS, as SmolLM3 has it
-    {"glm4", {PreTokenizer::kLlamaBpe, kWhole}},
-    {"chatglm-bpe", {PreTokenizer::kLlamaBpe, kWhole}},
-    {"dbrx", {PreTokenizer::kLlamaBpe}},
-    {"gpt-2", {PreTokenizer::kGpt2}},
-    {"phi-2", {PreTokenizer::kGpt2}},
-    {"olmo", {PreTokenizer::kGpt2}},
-    {"mpt", {PreTokenizer::kGpt2}},
-    {"gigachat", {PreTokenizer::kGpt2}},
-    {"granite-docling", {PreTokenizer::kGpt2}},
-    {"jina-es", {PreTokenizer::kGpt2}},
-    {"jina-de", {PreTokenizer::kGpt2}},
-    {"jina-v2-es", {PreTokenizer::kGpt2}},
-    {"jina-v2-de", {PreTokenizer::kGpt2}},
-    {"starcoder", {PreTokenizer::kStarCoder}},
-    {"refact", {PreTokenizer::kStarCoder}},
-    {"command-r", {PreTokenizer::kStarCoder}},
-    {"smollm", {PreTokenizer::kStarCoder}},
-    {"codeshell", {PreTokenizer::kStarCoder}},
-    {"minerva-7b", {PreTokenizer::kStarCoder}},
-    {"gpt-4o", {PreTokenizer::kGpt4o, kWhole}},
-    {"llama4", {PreTokenizer::kGpt4o, kWhole}},
-    {"minimax-m2", {PreTokenizer::kGpt4o}},
-    {"kanana2", {PreTokenizer::kGpt4o}},
-    {"tekken", {PreTokenizer::kTekken, kWhole, kBos}},
-    {"kimi-k2", {PreTokenizer::kKimiK2, kWhole}},
-    {"deepseek-v3", {PreTokenizer::kDeepSeekV3}},
-    {"joyai-llm", {PreTokenizer::kDeepSeekV3}},
-    {"deepseek-llm", {PreTokenizer::kDeepSeekLlm}},
-    {"deepseek-coder", {PreTokenizer::kDeepSeekCoder}},
+constexpr absl::string_view kBetweenNames = ", ";
+constexpr NamedPreTokenizers kNames[] = {
+    {{PreTokenizer::kQwen2}, "qwen2, deepseek-r1-qwen, megrez, kormo, solar-open"},
+    {{PreTokenizer::kLlamaBpe, kWhole, kBos}, "llama-bpe, llama3, llama-v3, falcon3, pixtral, midm-2.0"},
+    {{PreTokenizer::kLlamaBpe, kWhole}, "smaug-bpe, glm4, chatglm-bpe"},  // Llama 3's without BOS: SmolLM3's
+    {{PreTokenizer::kLlamaBpe}, "dbrx"},
+    {{PreTokenizer::kGpt2},
+     "gpt-2, phi-2, olmo, mpt, gigachat, granite-docling, jina-es, jina-de, jina-v2-es, jina-v2-de"},
+    {{PreTokenizer::kStarCoder}, "starcoder, refact, command-r, smollm, codeshell, minerva-7b"},
+    {{PreTokenizer::kGpt4o, kWhole}, "gpt-4o, llama4"},
+    {{PreTokenizer::kGpt4o}, "minimax-m2, kanana2"},
+    {{PreTokenizer::kTekken, kWhole, kBos}, "tekken"},
+    {{PreTokenizer::kKimiK2, kWhole}, "kimi-k2"},
+    {{PreTokenizer::kDeepSeekV3}, "deepseek-v3, joyai-llm"},
+    {{PreTokenizer::kDeepSeekLlm}, "deepseek-llm"},
+    {{PreTokenizer::kDeepSeekCoder}, "deepseek-coder"},
 };
-
-constexpr SplitPattern kQwen2Patterns[] = {SplitLikeQwen2};
-constexpr SplitPattern kLlamaBpePatterns[] = {SplitLikeLlamaBpe};
-constexpr SplitPattern kGpt2Patterns[] = {SplitLikeGpt2};
-constexpr SplitPattern kStarCoderPatterns[] = {SplitAtEachNumber, SplitLikeGpt2};
-constexpr SplitPattern kGpt4oPatterns[] = {SplitLikeGpt4o};
-constexpr SplitPattern kTekkenPatterns[] = {SplitLikeTekken};
-constexpr SplitPattern kKimiK2Patterns[] = {SplitLikeKimiK2};
-constexpr SplitPattern kDeepSeekV3Patterns[] = {SplitAtThreeNumbers, SplitAtIdeographsAndKana, SplitLikeDeepSeekV3};
-constexpr SplitPattern kDeepSeekLlmPatterns[] = {SplitAtEachLineBreak, SplitAtCasedWords,   SplitAtAsciiSigns,
-                                                 SplitAtSpacesAtEnd,   SplitAtAsianScripts, SplitAtNumbers};
-constexpr SplitPattern kDeepSeekCoderPatterns[] = {SplitAtEachLineBreak, SplitAtWords, SplitAtPunctuation,
-                                                   SplitAtAsianScripts, SplitAtEachNumber};
-
-absl::Span<const SplitPattern> PatternsOf(PreTokenizer kind) {
-  switch (kind) {
-    case PreTokenizer::kQwen2: return kQwen2Patterns;
-    case PreTokenizer::kLlamaBpe: return kLlamaBpePatterns;
-    case PreTokenizer::kGpt2: return kGpt2Patterns;
-    case PreTokenizer::kStarCoder: return kStarCoderPatterns;
-    case PreTokenizer::kGpt4o: return kGpt4oPatterns;
-    case PreTokenizer::kTekken: return kTekkenPatterns;
-    case PreTokenizer::kKimiK2: return kKimiK2Patterns;
-    case PreTokenizer::kDeepSeekV3: return kDeepSeekV3Patterns;
-    case PreTokenizer::kDeepSeekLlm: return kDeepSeekLlmPatterns;
-    case PreTokenizer::kDeepSeekCoder: return kDeepSeekCoderPatterns;
-  }
-  return kGpt2Patterns;
-}
 
 }  // namespace
 
+// By PreTokenizer, each up to the first that is null.
+const SplitPattern PieceCutter::kPatterns[][kMaxPatterns + 1] = {
+    {SplitLikeQwen2},
+    {SplitLikeLlamaBpe},
+    {SplitLikeGpt2},
+    {SplitAtEachNumber, SplitLikeGpt2},
+    {SplitLikeGpt4o},
+    {SplitLikeTekken},
+    {SplitLikeKimiK2},
+    {SplitAtThreeNumbers, SplitAtIdeographsAndKana, SplitLikeDeepSeekV3},
+    {SplitAtEachLineBreak, SplitAtCasedWords, SplitAtAsciiSigns, SplitAtSpacesAtEnd, SplitAtAsianScripts,
+     SplitAtNumbers},
+    {SplitAtEachLineBreak, SplitAtWords, SplitAtPunctuation, SplitAtAsianScripts, SplitAtEachNumber},
+};
+
 std::optional<PreTokenizerHabits> PreTokenizerByName(absl::string_view name) {
-  for (const NamedPreTokenizer& entry : kNames) {
-    if (name == entry.name) return entry.habits;
+  for (const NamedPreTokenizers& entry : kNames) {
+    for (const absl::string_view known : absl::StrSplit(entry.names, kBetweenNames)) {
+      if (name == known) return entry.habits;
+    }
   }
   return std::nullopt;
 }
 
 std::string SupportedPreTokenizers() {
-  std::string names;
-  for (const NamedPreTokenizer& entry : kNames) names.append(names.empty() ? "" : ", ").append(entry.name);
-  return names;
-}
-
-PieceCutter::PieceCutter(PreTokenizer kind, absl::string_view text) : text_(text), patterns_(PatternsOf(kind)) {
-  static_assert(std::size(kDeepSeekLlmPatterns) <= kMaxPatterns);
+  return absl::StrJoin(kNames, kBetweenNames,
+                       [](std::string* out, const NamedPreTokenizers& entry) { absl::StrAppend(out, entry.names); });
 }
 
 absl::string_view PieceCutter::Next() {
   const size_t begin = position_;
   size_t end = text_.size();
   if (begin == end) return {};
-  for (size_t i = 0; i < patterns_.size(); ++i) {
+  for (size_t i = 0; patterns_[i] != nullptr; ++i) {
     // No expression looks behind where it starts, so the rest of a piece is split as it would be from its beginning.
     if (ends_[i] <= begin) ends_[i] = begin + patterns_[i](text_.substr(begin, end - begin));
     end = ends_[i];

@@ -1,12 +1,10 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_PRETOKENIZER_H_
 #define STAGECOACH_COORDINATOR_TEXT_PRETOKENIZER_H_
 
-// Cuts text into the pieces that byte-level BPE works on. Each pre-tokenizer is published as one regular expression, or
-// as several of which each is applied to the pieces that those before it have made; what no expression takes is a piece
-// as well. Here every expression is a scanner (split_patterns.h) whose time is linear in the text whatever the text is.
-//
-// \p{..} and \s are those of unicode_tables.h and unicode_categories.h. A byte that is not valid UTF-8 counts as one
-// character, a symbol (U+FFFD).
+// Cuts text into the pieces that byte-level BPE works on. Each pre-tokenizer is published as one or several regular
+// expressions, each applied to the pieces of those before it; what no expression takes is a piece as well. Here every
+// expression is a scanner of linear time (split_patterns.h). \p{..} and \s are those of unicode_tables.h. A byte that
+// is not valid UTF-8 counts as one character, the symbol U+FFFD.
 
 #include <array>
 #include <cstddef>
@@ -14,7 +12,6 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "coordinator/text/split_patterns.h"
 
 namespace stagecoach {
@@ -49,15 +46,18 @@ std::string SupportedPreTokenizers();
 // The pieces of a text, in order.
 class PieceCutter {
  public:
-  PieceCutter(PreTokenizer kind, absl::string_view text);  // the text outlives this
-  absl::string_view Next();                                // the next piece; empty at the end
+  // The text outlives this.
+  PieceCutter(PreTokenizer kind, absl::string_view text)
+      : text_(text), patterns_(kPatterns[static_cast<size_t>(kind)]) {}
+  absl::string_view Next();  // the next piece; empty at the end
   size_t bytes_left() const { return text_.size() - position_; }
 
  private:
   static constexpr size_t kMaxPatterns = 6;
+  static const SplitPattern kPatterns[][kMaxPatterns + 1];
 
   const absl::string_view text_;
-  const absl::Span<const SplitPattern> patterns_;
+  const SplitPattern* const patterns_;
   size_t position_ = 0;
   // Where the piece of each pattern ends that the position is in; pieces of a later pattern are parts of an earlier's.
   std::array<size_t, kMaxPatterns> ends_ = {};

@@ -1,15 +1,16 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_SPLIT_PATTERNS_H_
 #define STAGECOACH_COORDINATOR_TEXT_SPLIT_PATTERNS_H_
 
-// The expressions that pre-tokenizers are published as, a scanner each. A scanner gives the length in bytes of the
-// first piece of a text that is not empty: what the expression matches at its start or, where it matches nothing there,
-// what lies before its first match. It looks at little more than that piece, and at nothing beyond the text.
-//
-// Contractions fold ASCII letters only.
+// The expressions that pre-tokenizers are published as, a scanner each. A scanner returns the bytes of the first piece
+// of a non-empty text: the match at its start or, without one, what lies before the first match. It looks at little
+// more than that piece. Contractions fold ASCII letters only.
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "coordinator/text/unicode_tables.h"
+#include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 
@@ -54,6 +55,40 @@ size_t SplitAtCasedWords(absl::string_view text);
 size_t SplitAtAsciiSigns(absl::string_view text);
 // \s+$ for texts in which a line break stands alone
 size_t SplitAtSpacesAtEnd(absl::string_view text);
+
+// What scanners have in common.
+
+inline bool IsLineBreak(uint32_t code_point) { return code_point == '\r' || code_point == '\n'; }
+
+// One character, or the end of the text.
+struct TextChar {
+  uint32_t code_point = 0;
+  size_t bytes = 0;  // 0: the end
+  bool at_end() const { return bytes == 0; }
+  bool Is(CharClass char_class) const { return !at_end() && ClassOf(code_point) == char_class; }
+};
+
+inline TextChar CharAt(absl::string_view text, size_t position) {
+  if (position >= text.size()) return TextChar{};
+  const DecodedChar decoded = DecodeUtf8(text, position);
+  return TextChar{decoded.code_point, decoded.bytes};
+}
+
+// The end of the characters from `position` on of which `belongs` is true, `limit` of them at most.
+template <typename Belongs>
+size_t EndOfRun(absl::string_view text, size_t position, Belongs belongs, size_t limit = SIZE_MAX) {
+  for (size_t count = 0; count < limit; ++count) {
+    const TextChar next = CharAt(text, position);
+    if (next.at_end() || !belongs(next.code_point)) break;
+    position += next.bytes;
+  }
+  return position;
+}
+
+inline size_t EndOfClass(absl::string_view text, size_t position, CharClass char_class, size_t limit = SIZE_MAX) {
+  return EndOfRun(
+      text, position, [char_class](uint32_t c) { return ClassOf(c) == char_class; }, limit);
+}
 
 }  // namespace stagecoach
 

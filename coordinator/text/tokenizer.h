@@ -5,21 +5,65 @@
 // pretokenizer.h, and SentencePiece ("llama").
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/gguf/gguf_file.h"
 #include "coordinator/text/marked_text.h"
+#include "coordinator/text/vocabulary.h"
 
 namespace stagecoach {
 
-// Immutable and thread-safe.
+// Finds the tokens that are cut out of a text before anything else is done with it: control, unknown and user-defined
+// ones. Immutable and thread-safe.
+class SpecialTokens {
+ public:
+  struct Match {
+    size_t position;  // bytes
+    size_t bytes;
+    TokenId token;
+  };
+
+  explicit SpecialTokens(const Vocabulary& vocabulary);
+
+  // The special tokens written in `text`, in order, without overlap; longer ones take their places first. User-defined
+  // tokens always count, control and unknown ones only with `parse_special`.
+  std::vector<Match> Find(absl::string_view text, bool parse_special) const;
+
+  // The same, but control and unknown tokens count where the template wrote every byte of them. Those that do not count
+  // take no place from others.
+  std::vector<Match> Find(const MarkedText& text) const;
+
+  size_t longest_bytes() const { return longest_bytes_; }  // of their texts; 0: there is none
+
+ private:
+  // Whether the bytes [begin, end) of the text may be a control or unknown token.
+  using MayBeControl = absl::FunctionRef<bool(size_t begin, size_t end)>;
+  struct Node {
+    TokenId token = kNoToken;
+    bool always = false;  // a user-defined token
+  };
+  // The trie's edges: node and byte to node. Node 0 is the root.
+  static uint64_t Edge(size_t node, char byte) { return static_cast<uint64_t>(node) << 8 | static_cast<uint8_t>(byte); }
+  void Insert(absl::string_view text, Node node);
+  std::vector<Match> FindWhere(absl::string_view text, MayBeControl may_be_control) const;
+
+  std::vector<Node> nodes_;
+  absl::flat_hash_map<uint64_t, size_t> edges_;
+  size_t longest_bytes_ = 0;
+};
+
+// Immutable and thread-safe. A subclass for each kind of vocabulary makes tokens of plain text.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -28,44 +72,83 @@ class Tokenizer {
   // kInvalidArgument names the key for anything malformed.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const GgufMetadata& metadata);
 
-  // Tokens of `text` (any bytes; invalid UTF-8 is taken byte by byte). add_special: with the BOS (and EOS) token where
-  // the vocabulary asks for one, and one BOS token where the text begins with some, as EncodeMarked. parse_special:
-  // control tokens written in the text become tokens; otherwise they are plain text.
-  std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const;
+  // Tokens of `text`: any bytes; invalid UTF-8 is taken byte by byte. add_special: with the EOS token where the
+  // vocabulary asks for one, and BOS as EncodeMarked's add_bos. parse_special: control tokens written in the text
+  // become tokens; otherwise they are plain text.
+  std::vector<TokenId> Encode(absl::string_view text, bool add_special, bool parse_special) const {
+    return *EncodeUpTo(SIZE_MAX, text, add_special, parse_special);
+  }
 
-  // Tokens of a rendered conversation, to which the request cannot give another shape than the template did: a control
-  // token's text becomes the token where the template wrote all of it, and is plain text where any byte of it came from
-  // the request. User-defined tokens are taken wherever they stand, as by Encode. Who wrote a byte makes no other
-  // difference, and the text between two special tokens is cut to pieces as a whole: a request without a control
-  // token's text gets the tokens of Encode(text.text(), add_bos, /*parse_special=*/true).
+  // Tokens of a rendered conversation, whose shape the request cannot change: a control token's text becomes the token
+  // where the template wrote all of it, and is plain text where any byte came from the request. User-defined tokens are
+  // taken wherever they stand. Otherwise the tokens are those of Encode(text.text(), add_bos, /*parse_special=*/true).
   //
   // add_bos: with the BOS token where the vocabulary asks for one and the text does not begin with it, white space
-  // aside, and of several that the text begins with the first alone: so a prompt begins with exactly one. Templates of
-  // models that were trained with a BOS token mostly write it, as they are made for engines that add none to a
-  // conversation; the vocabulary's flag is meant for plain text. The EOS token is not added: the answer is to follow.
-  std::vector<TokenId> EncodeMarked(const MarkedText& text, bool add_bos) const;
+  // aside; of several that the text begins with only the first. So a prompt begins with exactly one: templates mostly
+  // write it, and the vocabulary's flag is meant for plain text. No EOS token: the answer is to follow.
+  std::vector<TokenId> EncodeMarked(const MarkedText& text, bool add_bos) const {
+    return *EncodeMarkedUpTo(SIZE_MAX, text, add_bos);
+  }
 
-  // The same for whoever can use `most` tokens and no more: absent where there are more, which is found out with work
-  // for about as many as could be used, however long the text is.
-  virtual std::optional<std::vector<TokenId>> EncodeUpTo(size_t most, absl::string_view text, bool add_special,
-                                                         bool parse_special) const = 0;
-  virtual std::optional<std::vector<TokenId>> EncodeMarkedUpTo(size_t most, const MarkedText& text,
-                                                               bool add_bos) const = 0;
+  // The same, absent where there are more than `most` tokens. Costs work for about that many, however long the text.
+  std::optional<std::vector<TokenId>> EncodeUpTo(size_t most, absl::string_view text, bool add_special,
+                                                 bool parse_special) const;
+  std::optional<std::vector<TokenId>> EncodeMarkedUpTo(size_t most, const MarkedText& text, bool add_bos) const;
 
-  // The bytes one token stands for: possibly part of a UTF-8 sequence, empty for control tokens (their text when
-  // `render_control`). A SentencePiece token keeps its leading space; Detokenizer strips the one at the start of a
-  // text.
-  virtual std::string TokenBytes(TokenId token, bool render_control) const = 0;
+  // The bytes of one token: possibly part of a UTF-8 sequence; empty for control tokens, or with `render_control` their
+  // text. A SentencePiece token keeps its leading space; Detokenizer strips the one at the start of a text.
+  std::string TokenBytes(TokenId token, bool render_control) const;
 
-  virtual int64_t vocab_size() const = 0;
-  virtual TokenId bos() const = 0;                                  // kNoToken where there is none
-  virtual TokenId eos() const = 0;                                  // as bos
-  virtual TokenId pad() const = 0;                                  // as bos
-  virtual absl::Span<const TokenId> end_of_generation() const = 0;  // the whole set, ascending
-  virtual bool strips_leading_space() const = 0;                    // SentencePiece with add_space_prefix
+  int64_t vocab_size() const { return static_cast<int64_t>(vocabulary_.texts.size()); }
+  TokenId bos() const { return vocabulary_.bos; }  // kNoToken where there is none
+  TokenId eos() const { return vocabulary_.eos; }  // as bos
+  TokenId pad() const { return vocabulary_.pad; }  // as bos
+  absl::Span<const TokenId> end_of_generation() const { return vocabulary_.end_of_generation; }  // the set, ascending
+  bool strips_leading_space() const { return vocabulary_.add_space_prefix; }                     // of SentencePiece
 
   // All tokens of a text at once. Invalid UTF-8 is kept as it is.
   std::string Decode(absl::Span<const TokenId> tokens, bool render_control) const;
+
+ protected:
+  explicit Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)), special_tokens_(vocabulary_) {}
+
+  // TokenBytes of a plain token.
+  virtual std::string PlainBytes(TokenId token) const = 0;
+
+  // Appends the tokens of a non-empty text without special tokens, which is the first of its text or follows a special
+  // token. May stop and return false, with anything in `tokens`, when it will hold more than `most`.
+  virtual bool EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const = 0;
+
+  // Whether `tokens` and those of `bytes` more of a text are certainly more than `most`.
+  bool TooMany(size_t most, size_t tokens, size_t bytes) const {
+    return tokens > most || bytes / most_bytes_of_token_ > most - tokens;
+  }
+  // No token but a special one stands for more bytes of a text than this, and no bytes go without a token. Without this
+  // call TooMany is never certain.
+  void BoundBytesOfToken(size_t bytes);
+
+  // Control, unknown and unused tokens never stand for plain text, whatever their own text is.
+  bool IsPlain(TokenId token) const;
+
+  Vocabulary vocabulary_;  // constant after construction
+
+ private:
+  // bpe_tokenizer.cc, spm_tokenizer.cc: of a valid vocabulary of byte pairs, of SentencePiece.
+  static std::unique_ptr<Tokenizer> MakeBpe(Vocabulary vocabulary);
+  static std::unique_ptr<Tokenizer> MakeSpm(Vocabulary vocabulary);
+
+  // The special tokens `matches` and the tokens of the text between them. one_bos: as EncodeMarked's add_bos.
+  std::optional<std::vector<TokenId>> EncodeAround(size_t most, absl::string_view text,
+                                                   const std::vector<SpecialTokens::Match>& matches,
+                                                   bool one_bos) const;
+  // Whether more of the text may be dropped than any token stands for: its first BOS tokens, or white space after
+  // special tokens.
+  bool MayDrop(absl::string_view text, bool one_bos) const;
+  // Where the text goes on after a special token.
+  size_t AfterSpecial(absl::string_view text, const SpecialTokens::Match& match) const;
+
+  const SpecialTokens special_tokens_;
+  size_t most_bytes_of_token_ = SIZE_MAX;
 };
 
 // Turns a stream of tokens to valid UTF-8 that never ends inside a code point. Bytes that can no longer become a code

@@ -38,15 +38,15 @@ constexpr absl::string_view kEndTexts[] = {
 };
 // clang-format on
 
-absl::Status Malformed(const GgufMetadata& metadata, absl::string_view key, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(metadata.path(), ": metadata key '", key, "' ", what));
+template <typename... Parts>
+absl::Status Malformed(const GgufMetadata& metadata, absl::string_view key, const Parts&... what) {
+  return absl::InvalidArgumentError(absl::StrCat(metadata.path(), ": metadata key '", key, "' ", what...));
 }
 
 absl::Status CheckLength(const GgufMetadata& metadata, absl::string_view key, size_t found, size_t tokens) {
   if (found == tokens) return absl::OkStatus();
-  return Malformed(
-      metadata, key,
-      absl::StrCat("has ", found, " entries, expected ", tokens, ", one for each entry of '", kTokensKey, "'"));
+  return Malformed(metadata, key, "has ", found, " entries, expected ", tokens, ", one for each entry of '", kTokensKey,
+                   "'");
 }
 
 absl::Status ReadModel(const GgufMetadata& metadata, Vocabulary* vocabulary) {
@@ -84,7 +84,7 @@ absl::Status ReadTokens(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   ASSIGN_OR_RETURN(vocabulary->texts, metadata.GetStrings(kTokensKey));
   const size_t tokens = vocabulary->texts.size();
   if (tokens == 0 || tokens > static_cast<size_t>(INT32_MAX)) {
-    return Malformed(metadata, kTokensKey, absl::StrCat("has ", tokens, " entries, expected 1 to ", INT32_MAX));
+    return Malformed(metadata, kTokensKey, "has ", tokens, " entries, expected 1 to ", INT32_MAX);
   }
   const bool sentence_piece = vocabulary->model == Vocabulary::Model::kSentencePiece;
   if (!sentence_piece && !metadata.Has(kTypesKey)) {
@@ -97,7 +97,7 @@ absl::Status ReadTokens(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   vocabulary->types.reserve(tokens);
   for (size_t i = 0; i < tokens; ++i) {
     if (types[i] < 0 || types[i] > 6) {
-      return Malformed(metadata, kTypesKey, absl::StrCat("has ", types[i], " at index ", i, ", expected 0 to 6"));
+      return Malformed(metadata, kTypesKey, "has ", types[i], " at index ", i, ", expected 0 to 6");
     }
     vocabulary->types.push_back(static_cast<TokenType>(types[i]));
   }
@@ -109,8 +109,8 @@ absl::Status ReadScores(const GgufMetadata& metadata, Vocabulary* vocabulary) {
   RETURN_IF_ERROR(CheckLength(metadata, kScoresKey, vocabulary->scores.size(), vocabulary->texts.size()));
   for (size_t i = 0; i < vocabulary->scores.size(); ++i) {
     if (!std::isfinite(vocabulary->scores[i])) {
-      return Malformed(metadata, kScoresKey,
-                       absl::StrCat("has ", vocabulary->scores[i], " at index ", i, ", expected a finite number"));
+      return Malformed(metadata, kScoresKey, "has ", vocabulary->scores[i], " at index ", i,
+                       ", expected a finite number");
     }
   }
   return absl::OkStatus();
@@ -122,9 +122,8 @@ absl::Status ReadMerges(const GgufMetadata& metadata, Vocabulary* vocabulary) {
     const std::string& merge = vocabulary->merges[i];
     const size_t space = merge.find(' ', 1);
     if (space == std::string::npos || space + 1 == merge.size()) {
-      return Malformed(
-          metadata, kMergesKey,
-          absl::StrCat("has '", merge, "' at index ", i, ", expected two parts with a space between them"));
+      return Malformed(metadata, kMergesKey, "has '", merge, "' at index ", i,
+                       ", expected two parts with a space between them");
     }
   }
   return absl::OkStatus();
@@ -134,9 +133,8 @@ absl::StatusOr<TokenId> ReadTokenId(const GgufMetadata& metadata, absl::string_v
   if (!metadata.Has(key)) return kNoToken;
   ASSIGN_OR_RETURN(const int64_t id, metadata.GetInt(key));
   if (id < 0 || static_cast<uint64_t>(id) >= vocabulary.texts.size()) {
-    return Malformed(metadata, key,
-                     absl::StrCat("is ", id, ", expected a token id from 0 to ", vocabulary.texts.size() - 1, ", as '",
-                                  kTokensKey, "' has ", vocabulary.texts.size(), " entries"));
+    return Malformed(metadata, key, "is ", id, ", expected a token id from 0 to ", vocabulary.texts.size() - 1,
+                     ", as '", kTokensKey, "' has ", vocabulary.texts.size(), " entries");
   }
   return static_cast<TokenId>(id);
 }
@@ -206,7 +204,7 @@ absl::StatusOr<bool> ReadAddToken(const GgufMetadata& metadata, absl::string_vie
                                   absl::string_view id_key, TokenId id) {
   ASSIGN_OR_RETURN(const bool add, metadata.GetBoolOr(key, fallback));
   if (add && id == kNoToken && metadata.Has(key)) {
-    return Malformed(metadata, id_key, absl::StrCat("is missing, expected a token id, because '", key, "' is true"));
+    return Malformed(metadata, id_key, "is missing, expected a token id, because '", key, "' is true");
   }
   return add && id != kNoToken;
 }

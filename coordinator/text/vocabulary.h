@@ -47,11 +47,10 @@ struct Vocabulary {
   // Special tokens that take the white space after them with them, ascending: Phi-3's.
   std::vector<TokenId> swallow_space;
 
-  // The tokens that end a generation, ascending: eos, eot and eom, and every token with a text known for that purpose,
-  // such as <|im_end|>, unless text can become that token: no pre-tokenizer leaves such a text in one piece, but
-  // user-defined tokens and SentencePiece's normal ones are made of what is written. Two families by their vocabulary:
-  // gpt-oss ends with <|return|> and <|call|>, while <|end|> ends one of several messages of an answer and is left out
-  // even where the file names it; GLM ends where it would let others speak, with <|user|> and <|observation|>.
+  // The tokens that end a generation, ascending: eos, eot, eom, and every token with a text known for that purpose,
+  // such as <|im_end|>, unless plain text can become that token (user-defined ones, SentencePiece's normal ones). By
+  // their vocabulary: gpt-oss ends with <|return|> and <|call|>, never with <|end|>, which ends one of several messages
+  // of an answer; GLM ends where it would let others speak, with <|user|> and <|observation|>.
   std::vector<TokenId> end_of_generation;
 };
 

@@ -3,16 +3,16 @@
 
 // By how much the clocks of several hosts differ from that of the first, found from the messages between them alone.
 //
-// A message from host a to host b that left at s of a's clock and was there at r of b's took r - s - (o_b - o_a) >= 0,
-// where o are the clocks' offsets. So every hop bounds one difference from above by its fastest message, and a ring of
-// hops (coordinator, stages, coordinator) bounds every offset from both sides: the shortest path over such differences
-// from the first clock is the upper bound, that back to it the negative lower one (difference constraints; Cormen et
-// al., Introduction to Algorithms, section 24.4). Queueing makes messages slower and bounds looser, never wrong.
-// Within the bounds the estimate gives every hop the same least time, as much as the ring allows (its minimum mean
-// cycle, Karp 1978), because no hop takes none; half of what remains open goes to either side.
+// A message that left host a at s of its clock and reached host b at r of its clock took r - s - (o_b - o_a) >= 0,
+// where o are the clocks' offsets. So the fastest message of a hop bounds one difference from above, and a ring of hops
+// (coordinator, stages, coordinator) bounds every offset from both sides: the shortest path over such differences from
+// the first clock is the upper bound, the path back the negative lower one (difference constraints; Cormen et al.,
+// Introduction to Algorithms, section 24.4). Queueing loosens bounds and never makes them wrong. Within the bounds
+// every hop gets the same least time, as much as the ring allows (its minimum mean cycle, Karp 1978); the rest is
+// halved.
 //
-// Clocks drift: a message says something of another moment t only with kDriftPpm * |t - its own| to spare. Offsets are
-// estimated at moments that are evenly apart, and interpolated.
+// Clocks drift: for another moment t a message counts with kDriftPpm * |t - its own| to spare. Offsets are estimated at
+// evenly spaced moments and interpolated.
 
 #include <cstdint>
 #include <optional>

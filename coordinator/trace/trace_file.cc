@@ -15,10 +15,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/base/line_file.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
-#include "coordinator/trace/align_trace.h"
-#include "coordinator/trace/trace_events.h"
 #include "coordinator/trace/trace_lines.h"
 
 namespace stagecoach {

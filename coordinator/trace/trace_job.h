@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/obs/step_record.h"
 
 namespace stagecoach {
@@ -70,6 +71,12 @@ struct TraceJob {
 
 // Of a job that is not aligned yet.
 TraceStep TraceStepOf(const StepRecord& record);
+
+// Finishes what was recorded: gives every frame its own send, leaves the shutdown out, and brings the times of all
+// stages to the engine's clock (clock_estimate.h). Stages of one host share its clock, those of the coordinator's have
+// the engine's, and so has everything that is simulated. An aligned job stays as it is. kInvalidArgument: times of one
+// host that go back, or that no clocks can have.
+absl::Status AlignTrace(TraceJob* job);
 
 }  // namespace stagecoach
 

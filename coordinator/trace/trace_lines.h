@@ -11,6 +11,7 @@
 // A line here is without comma and newline.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -41,6 +42,17 @@ inline constexpr size_t kMostTraceStages = 4096;
 absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line);
 // `stages`: of the job that it is in.
 absl::StatusOr<std::optional<TraceStep>> ParseTraceStepLine(absl::string_view line, size_t stages);
+
+// What a viewer of traces (ui.perfetto.dev, chrome://tracing) shows of an aligned job. Every rank is a process:
+//   rank 0, the coordinator   micro-batches in flight (async spans), its turns, counters of requests, of micro-batches
+//                             in flight and of KV blocks
+//   each stage                the lanes compute (prefill, decode and mixed steps, each kind in a colour of its own),
+//                             send (frames, side by side cut to follow each other) and wait (what for, trace_summary.h)
+// A flow of arrows follows every micro-batch from the coordinator's turn through the stages.
+//
+// `ordinal`: the job's among those of the file, from 0. `event` takes one event after the other, each a JSON object
+// without a newline; the first is the job's line.
+void DrawTrace(const TraceJob& job, int ordinal, const std::function<void(const std::string& event)>& event);
 
 }  // namespace stagecoach
 

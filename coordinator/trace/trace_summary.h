@@ -1,16 +1,62 @@
 #ifndef STAGECOACH_COORDINATOR_TRACE_TRACE_SUMMARY_H_
 #define STAGECOACH_COORDINATOR_TRACE_TRACE_SUMMARY_H_
 
-// Where the time of an aligned job went.
+// Where the time of an aligned job went: what every stage did, and why the stages were not always computing.
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
-#include "coordinator/trace/bubble_causes.h"
-#include "coordinator/trace/stage_states.h"
 #include "coordinator/trace/trace_job.h"
 
 namespace stagecoach {
+
+// What a stage did at every moment of an aligned job. Each microsecond counts once, for the first of these that holds:
+//   compute              it computes a micro-batch
+//   send                 it sends a frame: the part of a send that computing does not hide
+//   wait for upstream    a submitted micro-batch has not begun here: its frame is upstream, on its way, or being taken
+//                        over by the computing thread
+//   wait for downstream  every micro-batch in flight has passed it
+//   idle                 nothing is in flight
+// They add up to the job's time from the first submission to the last result.
+enum class StageState { kCompute, kSend, kWaitUpstream, kWaitDownstream, kIdle };
+inline constexpr int kStageStates = 5;
+
+struct StateSpan {
+  StageState state;
+  int64_t begin_us, end_us;  // begin < end
+};
+
+// Without a gap from the job's begin to its end, neighbours differ.
+std::vector<StateSpan> StageStates(const TraceJob& job, int stage);
+
+using StateSums = std::array<int64_t, kStageStates>;  // microseconds
+StateSums SumStates(const std::vector<StateSpan>& spans);
+
+// Why the stages of an aligned job were not always computing while there was work, in the words of
+// coordinator/plan/prediction.h.
+//
+// The run is replayed, each time with one obstacle less; what that saves of the time with work is the obstacle's share.
+// In every replay a stage takes one micro-batch at a time, in order. A micro-batch enters when what it waited for in
+// the run is there: the result confirmed last before it was ready, or a later command.
+//   1. as it was: turns of the coordinator, hops and computing as measured
+//   2. without the coordinator's turns (ready until submitted)      what that saves: coordinator
+//   3. and without hops: frames are there at once, and begun        hop
+//   4. and every stage takes the stages' mean for a micro-batch     imbalance
+//   5. and nothing waits for a result, only for its command         too few sequences (in flight)
+//   6. all stages compute all the time                              fill and drain, and steps of unequal length
+// Obstacles overlap, so the shares depend on this order. Time without work (nothing in flight, and no turn under way)
+// is in none of them: it is owed to the requests.
+struct BubbleCauses {
+  double busy_us = 0;  // time with work, in the replay of the run as it was
+  double bubble = 0;   // 1 - sum of compute / (stages * busy): the sum of the shares
+  double coordinator = 0, hop = 0, imbalance = 0, few_sequences = 0, fill_drain = 0;
+
+  // "too few sequences", ...: the largest share; empty without a bubble.
+  const char* Main() const;
+};
+
+BubbleCauses FindBubbleCauses(const TraceJob& job);
 
 struct TraceSummary {
   struct Stage {

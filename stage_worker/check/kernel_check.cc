@@ -149,6 +149,14 @@ class Checker {
   void CheckMatrix(TensorType type, int64_t cols);
   void CheckBf16Dot(const PanelSpan& span, const Inputs& inputs, const std::string& subject);
   void CheckActivations(int64_t cols);
+  // What `kernel` makes of `start` by either table.
+  template <typename Run>
+  void CheckRow(const char* kernel, const std::vector<float>& start, const Run& run) {
+    std::vector<float> expected = start, found = start;
+    run(scalar_, expected.data());
+    run(kernels_, found.data());
+    comparer_.Floats(kernel, expected, found);
+  }
   void CheckRowKernels();
   void CheckSampling(int64_t n);
   void CheckAttention(KvType type, const AttentionCase& kind);
@@ -221,43 +229,24 @@ void Checker::CheckActivations(int64_t cols) {
 
 void Checker::CheckRowKernels() {
   for (int64_t n : kVectorLengths) {
-    const std::vector<float> x = RandomFloats(21, n, 20.0), y = RandomFloats(22, n, 2.0);
-    std::vector<float> expected(x.size()), found(x.size());
-    scalar_.rms_norm(x.data(), y.data(), n, 1e-6f, expected.data());
-    kernels_.rms_norm(x.data(), y.data(), n, 1e-6f, found.data());
-    comparer_.Floats("rms_norm", expected, found);
-    scalar_.swiglu(x.data(), y.data(), n, expected.data());
-    kernels_.swiglu(x.data(), y.data(), n, found.data());
-    comparer_.Floats("swiglu", expected, found);
-    scalar_.geglu(x.data(), y.data(), n, expected.data());
-    kernels_.geglu(x.data(), y.data(), n, found.data());
-    comparer_.Floats("geglu", expected, found);
-    scalar_.clamped_swiglu(x.data(), y.data(), n, 1.702f, 1.5f, expected.data());
-    kernels_.clamped_swiglu(x.data(), y.data(), n, 1.702f, 1.5f, found.data());
-    comparer_.Floats("clamped_swiglu", expected, found);
+    const std::vector<float> x = RandomFloats(21, n, 20.0), y = RandomFloats(22, n, 2.0), zeros(x.size());
+    CheckRow("rms_norm", zeros, [&](const Kernels& k, float* out) { k.rms_norm(x.data(), y.data(), n, 1e-6f, out); });
+    CheckRow("swiglu", zeros, [&](const Kernels& k, float* out) { k.swiglu(x.data(), y.data(), n, out); });
+    CheckRow("geglu", zeros, [&](const Kernels& k, float* out) { k.geglu(x.data(), y.data(), n, out); });
+    CheckRow("clamped_swiglu", zeros,
+             [&](const Kernels& k, float* out) { k.clamped_swiglu(x.data(), y.data(), n, 1.702f, 1.5f, out); });
     for (const float cap : {2.5f, 25.0f, 250.0f}) {  // large arguments, both kinds beside each other, small ones
-      expected = found = x;
-      scalar_.soft_cap(cap, n, expected.data());
-      kernels_.soft_cap(cap, n, found.data());
-      comparer_.Floats("soft_cap", expected, found);
+      CheckRow("soft_cap", x, [&](const Kernels& k, float* out) { k.soft_cap(cap, n, out); });
     }
-    expected = found = y;
-    scalar_.add(x.data(), n, expected.data());
-    kernels_.add(x.data(), n, found.data());
-    comparer_.Floats("add", expected, found);
-    expected = found = y;
-    scalar_.add_scaled(x.data(), 0.3f, n, expected.data());
-    kernels_.add_scaled(x.data(), 0.3f, n, found.data());
-    comparer_.Floats("add_scaled", expected, found);
-    comparer_.Floats("log_sum_exp", {scalar_.log_sum_exp(x.data(), n)}, {kernels_.log_sum_exp(x.data(), n)});
+    CheckRow("add", y, [&](const Kernels& k, float* out) { k.add(x.data(), n, out); });
+    CheckRow("add_scaled", y, [&](const Kernels& k, float* out) { k.add_scaled(x.data(), 0.3f, n, out); });
+    CheckRow("log_sum_exp", {0}, [&](const Kernels& k, float* out) { *out = k.log_sum_exp(x.data(), n); });
   }
   for (int head_dim : {64, 80, 128}) {
     const std::vector<float> cos = RandomFloats(23, head_dim / 2, 1.0), sin = RandomFloats(24, head_dim / 2, 1.0);
     for (bool halves : {false, true}) {
-      std::vector<float> expected = RandomFloats(25, head_dim, 3.0), found = expected;
-      scalar_.rope(expected.data(), cos.data(), sin.data(), head_dim, halves);
-      kernels_.rope(found.data(), cos.data(), sin.data(), head_dim, halves);
-      comparer_.Floats("rope", expected, found);
+      CheckRow("rope", RandomFloats(25, head_dim, 3.0),
+               [&](const Kernels& k, float* head) { k.rope(head, cos.data(), sin.data(), head_dim, halves); });
     }
   }
 }
@@ -279,29 +268,30 @@ void Checker::CheckSampling(int64_t n) {
   }
   for (const float floor : {-kInfinity, 1.0f, 20.0f}) {
     const Weighing weighing = {21, 1.4f, floor};
-    std::vector<uint64_t> expected(static_cast<size_t>(n / kWeightBlock + 2)), found = expected;  // the last: the total
-    expected.back() = scalar.weigh(x.data(), n, weighing, expected.data());
-    found.back() = kernels.weigh(x.data(), n, weighing, found.data());
-    comparer_.Bytes("weigh", expected.data(), found.data(), expected.size() * sizeof(uint64_t));
-    std::vector<uint32_t> expected_each(x.size()), found_each(x.size());
-    scalar.weigh_each(x.data(), n, weighing, expected_each.data());
-    kernels.weigh_each(x.data(), n, weighing, found_each.data());
-    comparer_.Bytes("weigh_each", expected_each.data(), found_each.data(), x.size() * sizeof(uint32_t));
-    std::vector<int32_t> expected_indices(x.size() + kGatherSlack), found_indices = expected_indices;
-    int64_t expected_above = 0, found_above = 0;
-    expected_indices.resize(
-        static_cast<size_t>(scalar.gather(x.data(), n, floor, 12.0f, expected_indices.data(), &expected_above)));
-    found_indices.resize(
-        static_cast<size_t>(kernels.gather(x.data(), n, floor, 12.0f, found_indices.data(), &found_above)));
-    const bool same = expected_indices == found_indices && expected_above == found_above;
-    comparer_.Bytes("gather", "same", same ? "same" : "else", 4);
+    const auto same = [&](const char* kernel, const auto& result_of) {
+      const auto expected = result_of(scalar), found = result_of(kernels);
+      comparer_.Bytes(kernel, "same", expected == found ? "same" : "else", 4);
+    };
+    same("weigh", [&](const SamplingKernels& k) {
+      std::vector<uint64_t> sums(static_cast<size_t>(n / kWeightBlock + 2));  // the last: the total
+      sums.back() = k.weigh(x.data(), n, weighing, sums.data());
+      return sums;
+    });
+    same("weigh_each", [&](const SamplingKernels& k) {
+      std::vector<uint32_t> weights(x.size());
+      k.weigh_each(x.data(), n, weighing, weights.data());
+      return weights;
+    });
+    same("gather", [&](const SamplingKernels& k) {
+      std::vector<int32_t> indices(x.size() + kGatherSlack);
+      int64_t above = 0;
+      indices.resize(static_cast<size_t>(k.gather(x.data(), n, floor, 12.0f, indices.data(), &above)));
+      return std::pair(indices, above);
+    });
   }
   std::vector<uint8_t> seen(x.size());
   for (size_t i = 0; i < seen.size(); ++i) seen[i] = i % 3 == 0 || i + 1 == seen.size();
-  std::vector<float> expected = x, found = x;
-  scalar.penalize(seen.data(), n, 1.3f, expected.data());
-  kernels.penalize(seen.data(), n, 1.3f, found.data());
-  comparer_.Floats("penalize", expected, found);
+  CheckRow("penalize", x, [&](const Kernels& k, float* out) { k.sampling->penalize(seen.data(), n, 1.3f, out); });
 }
 
 // The running state of attention over a few queries.

@@ -10,21 +10,9 @@
 namespace stagecoach {
 
 // The attention functions of the tables.
-void StoreKScalar(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
-void StoreVScalar(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
-void AttendScalar(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
-                  const int32_t* limits, int columns, AttentionState state);
-void MergeAttentionScalar(const AttentionState& granule, int columns, int value_dim, AttentionState state);
-void StoreKAvx2(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
-void StoreVAvx2(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
-void AttendAvx2(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
-                const int32_t* limits, int columns, AttentionState state);
-void MergeAttentionAvx2(const AttentionState& granule, int columns, int value_dim, AttentionState state);
-void StoreKAvx512(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
-void StoreVAvx512(KvType type, const float* v, int head_dim, int lane, uint8_t* tile);
-void AttendAvx512(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
-                  const int32_t* limits, int columns, AttentionState state);
-void MergeAttentionAvx512(const AttentionState& granule, int columns, int value_dim, AttentionState state);
+StoreFn StoreKScalar, StoreVScalar, StoreKAvx2, StoreVAvx2, StoreKAvx512, StoreVAvx512;
+AttendFn AttendScalar, AttendAvx2, AttendAvx512, AttendNeon;
+MergeFn MergeAttentionScalar;
 
 // Where the elements begin in a tile: behind the scales of Q8_0, kKvScaleBytes for each group of dimensions.
 inline constexpr int64_t kKvScaleBytes = kTilePositions * 4;
@@ -54,8 +42,13 @@ struct AttendTiles {
   AttendTileFn again = nullptr;
 };
 
+// By type.
+struct AttendTables {
+  AttendTiles f32, f16, bf16, q8_0;
+};
+
 // An attend by tiles: leaves out the columns that see nothing.
-void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
+void AttendByTiles(const AttendTables& tables, const AttentionSpan& span, const float* q, int64_t q_stride,
                    const int32_t* begins, const int32_t* limits, int columns, AttentionState state);
 
 // Which positions the columns of a tile add up together, sharing the loads of V: [begin, end), those that all of them

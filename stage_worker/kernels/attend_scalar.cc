@@ -155,8 +155,12 @@ void MergeAttentionScalar(const AttentionState& granule, int columns, int value_
   }
 }
 
-void AttendByTiles(const AttendTiles& tiles, const AttentionSpan& span, const float* q, int64_t q_stride,
+void AttendByTiles(const AttendTables& tables, const AttentionSpan& span, const float* q, int64_t q_stride,
                    const int32_t* begins, const int32_t* limits, int columns, AttentionState state) {
+  const AttendTiles& tiles = span.type == KvType::kF32    ? tables.f32
+                             : span.type == KvType::kF16  ? tables.f16
+                             : span.type == KvType::kBF16 ? tables.bf16
+                                                          : tables.q8_0;
   AttentionSpan filled = span;
   if (span.next_k_tiles == nullptr) filled.next_k_tiles = span.k_tiles;
   AttendTile tile = {.span = &filled};

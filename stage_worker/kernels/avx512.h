@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_KERNELS_AVX512_H_
 #define STAGECOACH_STAGE_WORKER_KERNELS_AVX512_H_
 
-// What the *_avx512*.cc units share; included by nothing else. The small functions are static: each unit keeps its
-// own copy.
+// What the *_avx512*.cc units share; included by nothing else. The functions are in an unnamed namespace: each unit
+// keeps its own copy.
 
 // g++ 12 finds the deliberately undefined registers of its own header uninitialised.
 #pragma GCC diagnostic push
@@ -13,70 +13,70 @@
 #include <cstdint>
 #include <cstring>
 
+#include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {
 
 // The matmul of the float types, of BF16 by the dot instruction of pairs, and of the integer types with and without the
 // dot instruction of bytes.
-void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
-void Bf16MatmulAvx512Bf16(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
-void IntegerMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
-void IntegerMatmulAvx512Vnni(const PanelSpan& weights, const Activations& in, int columns, float* out,
-                             int64_t out_stride);
+MatmulFn FloatMatmulAvx512, Bf16MatmulAvx512Bf16, IntegerMatmulAvx512, IntegerMatmulAvx512Vnni;
 void RoundRowAvx512(const float* x, int64_t cols, uint16_t* out);
 
-[[maybe_unused]] static inline __m256i Load256(const void* p) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+namespace {
+
+inline __m128i Load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+inline __m256i Load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+// 16 floats rounded to bfloat16, to nearest even. In integers: the conversion instruction of AVX-512 BF16 would flush
+// subnormal numbers.
+inline __m256i ToBf16(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m512i quiet = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16));
 }
 
-// Four bytes, in every lane.
-[[maybe_unused]] static inline __m512i Broadcast4(const int8_t* p) {
-  int32_t four;
-  std::memcpy(&four, p, sizeof(four));
-  return _mm512_set1_epi32(four);
+// The vector that vector_math.h speaks of.
+using Floats = __m512;
+using Doubles = __m512d;  // half as many
+using Ints = __m512i;
+using Mask = __mmask16;
+constexpr int kLanes = 16;
+constexpr int kRotatedPairs = 8;  // of vector_rows.h
+
+// The lanes below `count`.
+inline Mask FirstLanes(int64_t count) {
+  if (count >= kLanes) return 0xffff;
+  return count <= 0 ? 0 : static_cast<Mask>((1u << count) - 1);
 }
 
-// FixedExp in 16 lanes. Scaling by 2^n rounds once, as the two factors of the scalar form do.
-[[maybe_unused]] static inline __m512 Exp(__m512 x) {
-  // The constant comes first: for a NaN the second operand is the result.
-  x = _mm512_max_ps(_mm512_set1_ps(-104.0f), x);
-  x = _mm512_min_ps(_mm512_set1_ps(89.0f), x);
-  const __m512 round = _mm512_set1_ps(12582912.0f);
-  const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(1.44269504088896341f), round), round);
-  __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0.693359375f), x);
-  r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4f), r);
-  __m512 y = _mm512_set1_ps(1.9875691500e-4f);
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.3981999507e-3f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(8.3334519073e-3f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(4.1665795894e-2f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.6666665459e-1f));
-  y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.0000001201e-1f));
-  y = _mm512_add_ps(_mm512_fmadd_ps(y, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(y, n);
-}
+inline Floats Set(float x) { return _mm512_set1_ps(x); }
+inline Floats Load(const void* p) { return _mm512_loadu_ps(p); }
+inline void Store(void* p, Floats x) { _mm512_storeu_ps(p, x); }
+inline void StoreInts(void* p, Ints x) { _mm512_storeu_si512(p, x); }
+inline Floats Fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+inline Floats FmaMinus(Floats a, Floats b, Floats c) { return _mm512_fmsub_ps(a, b, c); }
+inline Floats Max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
+inline Floats Min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
+inline Floats MaxNumber(Floats a, Floats number) { return Max(a, number); }
+inline Floats Magnitude(Floats x) { return _mm512_abs_ps(x); }
+inline Floats WithSignOf(Floats x, Floats magnitude) { return _mm512_or_ps(magnitude, _mm512_and_ps(x, Set(-0.0f))); }
+inline Ints ToInts(Floats x) { return _mm512_cvtps_epi32(x); }
 
-// cap * FixedTanh(x / cap) in 16 lanes. Large arguments are rare: where a vector has none, their formula is left out; a
-// lane's bits do not depend on that.
-[[maybe_unused]] static inline __m512 SoftCap(__m512 x, __m512 cap) {
-  x = _mm512_div_ps(x, cap);
-  const __m512 sign = _mm512_and_ps(x, _mm512_set1_ps(-0.0f)), magnitude = _mm512_abs_ps(x);
-  const __m512 z = _mm512_mul_ps(magnitude, magnitude);
-  __m512 y = _mm512_set1_ps(-5.70498872745e-3f);
-  y = _mm512_fmadd_ps(y, z, _mm512_set1_ps(2.06390887954e-2f));
-  y = _mm512_fmadd_ps(y, z, _mm512_set1_ps(-5.37397155531e-2f));
-  y = _mm512_fmadd_ps(y, z, _mm512_set1_ps(1.33314422036e-1f));
-  y = _mm512_fmadd_ps(y, z, _mm512_set1_ps(-3.33332819422e-1f));
-  y = _mm512_fmadd_ps(_mm512_mul_ps(y, z), magnitude, magnitude);
-  const __mmask16 large = _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(0.625f), _CMP_NLT_UQ);  // a NaN, too
-  if (large != 0) {
-    const __m512 one = _mm512_set1_ps(1.0f);
-    const __m512 divisor = _mm512_add_ps(Exp(_mm512_add_ps(magnitude, magnitude)), one);
-    y = _mm512_mask_sub_ps(y, large, one, _mm512_div_ps(_mm512_set1_ps(2.0f), divisor));
-  }
-  return _mm512_mul_ps(cap, _mm512_or_ps(y, sign));
-}
+inline Mask NotBelow(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ); }
+inline Mask AtLeast(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+inline Mask Either(Mask a, Mask b) { return a | b; }
+inline bool Any(Mask mask) { return mask != 0; }
+inline Floats Select(Mask mask, Floats x, Floats otherwise) { return _mm512_mask_mov_ps(otherwise, mask, x); }
+inline float ReduceMax(Floats x) { return _mm512_reduce_max_ps(x); }
+inline Floats TimesPowerOfTwo(Floats y, Floats n, Floats /*shifted*/) { return _mm512_scalef_ps(y, n); }
 
+}  // namespace
 }  // namespace stagecoach
+
+#include "stage_worker/kernels/vector_math.h"
 
 #endif  // STAGECOACH_STAGE_WORKER_KERNELS_AVX512_H_

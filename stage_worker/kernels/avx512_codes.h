@@ -55,8 +55,7 @@ inline __m512i Codes(const uint8_t* block, int g) {
       return WithBits(ShiftLeft16(vector(4 + g / 4), 4 - 2 * (g % 4)), 48, nibbles);
     }
     if constexpr (kLayout.tabled) {
-      const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kLayout.table));
-      return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), nibbles);
+      return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(Load128(kLayout.table)), nibbles);
     }
     return nibbles;
   }
@@ -79,8 +78,6 @@ inline void UnpackTrits(const uint8_t* in, uint8_t* out) {
 }
 
 inline __m512 HalvesToFloats(const uint8_t* p) { return _mm512_cvtph_ps(Load256(p)); }
-
-inline __m128i Load128(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 
 inline __m512 BytesToFloats(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)); }
 

@@ -358,33 +358,9 @@ inline void MultiplyByTiles(const IntegerTiles& tiles, const PanelSpan& weights,
 template <typename Dot>
 inline void IntegerMatmul(const PanelSpan& weights, const Activations& in, int columns, float* out,
                           int64_t out_stride) {
-  const auto run = [&](const IntegerTiles& tiles) { MultiplyByTiles(tiles, weights, in, columns, out, out_stride); };
-  using T = TensorType;
-  switch (weights.type) {
-    case T::kQ8_0: return run(kTiles<Dot, T::kQ8_0>);
-    case T::kQ4_0: return run(kTiles<Dot, T::kQ4_0>);
-    case T::kQ4_1: return run(kTiles<Dot, T::kQ4_1>);
-    case T::kQ5_0: return run(kTiles<Dot, T::kQ5_0>);
-    case T::kQ5_1: return run(kTiles<Dot, T::kQ5_1>);
-    case T::kIQ4_NL: return run(kTiles<Dot, T::kIQ4_NL>);
-    case T::kMXFP4: return run(kTiles<Dot, T::kMXFP4>);
-    case T::kQ1_0: return run(kTiles<Dot, T::kQ1_0>);
-    case T::kQ2_0: return run(kTiles<Dot, T::kQ2_0>);
-    case T::kPQ2_0: return run(kTiles<Dot, T::kPQ2_0>);
-    case T::kQ2_0_Oxi: return run(kTiles<Dot, T::kQ2_0_Oxi>);
-    case T::kTQ1_0: return run(kTiles<Dot, T::kTQ1_0>);
-    case T::kTQ2_0: return run(kTiles<Dot, T::kTQ2_0>);
-    case T::kQ2_K: return run(kTiles<Dot, T::kQ2_K>);
-    case T::kQ3_K: return run(kTiles<Dot, T::kQ3_K>);
-    case T::kQ4_K: return run(kTiles<Dot, T::kQ4_K>);
-    case T::kQ5_K: return run(kTiles<Dot, T::kQ5_K>);
-    case T::kQ6_K: return run(kTiles<Dot, T::kQ6_K>);
-    case T::kIQ4_XS: return run(kTiles<Dot, T::kIQ4_XS>);
-    case T::kF32:
-    case T::kF16:
-    case T::kBF16: break;
-  }
-  __builtin_unreachable();  // float types have a unit of their own
+  ForIntegerType(weights.type, [&]<TensorType kType>() {
+    MultiplyByTiles(kTiles<Dot, kType>, weights, in, columns, out, out_stride);
+  });
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {
@@ -82,19 +82,12 @@ float FixedExp(float x) {
   // Beyond these the result is 0 or infinity by rounding alone.
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
-  const float shifted = std::fma(x, 1.44269504088896341f, kRound);
-  const float n = shifted - kRound;
-  const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
+  const float shifted = std::fma(x, 1.44269504088896341f, kRoundFloat);
+  const float n = shifted - kRoundFloat;
+  const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRoundFloat);
   float r = std::fma(n, -0.693359375f, x);
   r = std::fma(n, 2.12194440e-4f, r);
-  float y = 1.9875691500e-4f;
-  y = std::fma(y, r, 1.3981999507e-3f);
-  y = std::fma(y, r, 8.3334519073e-3f);
-  y = std::fma(y, r, 4.1665795894e-2f);
-  y = std::fma(y, r, 1.6666665459e-1f);
-  y = std::fma(y, r, 5.0000001201e-1f);
-  y = std::fma(y, r * r, r) + 1.0f;
+  const float y = std::fma(Polynomial(kExpPolynomial, r), r * r, r) + 1.0f;
   // 2^exponent in two factors: either alone is a normal float, the first product is exact, the second rounds once.
   const int32_t first = exponent >> 1;
   const int32_t second = exponent - first;
@@ -107,12 +100,7 @@ float FixedTanh(float x) {
   const float magnitude = std::fabs(x);
   if (magnitude < 0.625f) {  // 1 - 2 / (e^2x + 1) would cancel: Cephes' polynomial (tanhf)
     const float z = x * x;
-    float y = -5.70498872745e-3f;
-    y = std::fma(y, z, 2.06390887954e-2f);
-    y = std::fma(y, z, -5.37397155531e-2f);
-    y = std::fma(y, z, 1.33314422036e-1f);
-    y = std::fma(y, z, -3.33332819422e-1f);
-    return std::copysign(std::fma(y * z, magnitude, magnitude), x);
+    return std::copysign(std::fma(Polynomial(kTanhPolynomial, z) * z, magnitude, magnitude), x);
   }
   return std::copysign(1.0f - 2.0f / (FixedExp(2.0f * magnitude) + 1.0f), x);
 }

@@ -49,8 +49,8 @@ void FloatTile(const MatmulTile& tile) {
       __m256 even[2], odd[2];
       for (int half = 0; half < 2; ++half) {
         if constexpr (kSingle) {
-          even[half] = LoadFloats(panel + 32 * half);
-          odd[half] = LoadFloats(panel + 64 + 32 * half);
+          even[half] = Load(panel + 32 * half);
+          odd[half] = Load(panel + 64 + 32 * half);
         } else {
           SplitPair<kType>(panel + 32 * half, &even[half], &odd[half]);
         }
@@ -69,7 +69,7 @@ void FloatTile(const MatmulTile& tile) {
     for (int c = 0; c < C; ++c) {
       for (int half = 0; half < 2; ++half) {
         if (kSingle && tile.cols % 2 != 0) {
-          const __m256 w = LoadFloats(panels + p * tile.panel_bytes + 32 * half);
+          const __m256 w = Load(panels + p * tile.panel_bytes + 32 * half);
           acc[p][c][half] = _mm256_fmadd_ps(w, _mm256_set1_ps(x[c * stride]), acc[p][c][half]);
         }
         _mm256_storeu_ps(tile.out + c * tile.out_stride + p * kPanelRows + 8 * half, acc[p][c][half]);
@@ -80,26 +80,18 @@ void FloatTile(const MatmulTile& tile) {
 
 // Up to 8 accumulators and what they need in 16 registers.
 template <TensorType kType>
-constexpr MatmulTiles FloatTiles() {
-  return {4,
-          {0, 2, 2, 1, 1},
-          {nullptr, FloatTile<kType, 2, 1>, FloatTile<kType, 2, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>},
-          {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
-}
+constexpr MatmulTiles kTiles = {
+    4,
+    {0, 2, 2, 1, 1},
+    {nullptr, FloatTile<kType, 2, 1>, FloatTile<kType, 2, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>},
+    {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
 
-constexpr MatmulTiles kF32Tiles = FloatTiles<TensorType::kF32>();
-constexpr MatmulTiles kF16Tiles = FloatTiles<TensorType::kF16>();
-constexpr MatmulTiles kBF16Tiles = FloatTiles<TensorType::kBF16>();
+constexpr FloatTiles kFloatTiles = {kTiles<TensorType::kF32>, kTiles<TensorType::kF16>, kTiles<TensorType::kBF16>};
 
 }  // namespace
 
 void FloatMatmulAvx2(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
-  switch (weights.type) {
-    case TensorType::kF32: return MatmulByTiles(kF32Tiles, weights, in, columns, out, out_stride);
-    case TensorType::kF16: return MatmulByTiles(kF16Tiles, weights, in, columns, out, out_stride);
-    case TensorType::kBF16: return MatmulByTiles(kBF16Tiles, weights, in, columns, out, out_stride);
-    default: __builtin_unreachable();  // integer types have units of their own
-  }
+  MatmulByTiles(kFloatTiles, weights, in, columns, out, out_stride);
 }
 
 }  // namespace stagecoach

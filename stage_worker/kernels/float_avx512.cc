@@ -63,56 +63,36 @@ void FloatTile(const MatmulTile& tile) {
 // Few columns wait for memory: two panels at once hide the latency, and few streams are read fastest.
 constexpr int kStreamColumns = 4;
 
-template <TensorType kType>
-constexpr MatmulTiles StreamTiles() {
-  constexpr int P = kFewPanels;
-  return {kStreamColumns,
-          {0, P, P, P, P},
-          {nullptr, FloatTile<kType, P, 1>, FloatTile<kType, P, 2>, FloatTile<kType, P, 3>, FloatTile<kType, P, 4>},
-          {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
-}
+template <TensorType kType, int P = kFewPanels>
+constexpr MatmulTiles kStream = {
+    kStreamColumns,
+    {0, P, P, P, P},
+    {nullptr, FloatTile<kType, P, 1>, FloatTile<kType, P, 2>, FloatTile<kType, P, 3>, FloatTile<kType, P, 4>},
+    {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
 
 // More columns: loads are as scarce as multiply-adds, so that a broadcast input is used more than once. Measured best
 // among the shapes that fit in 32 registers. Evenly cut, five columns or more make tiles of three or more.
-template <TensorType kType>
-constexpr MatmulTiles WideTiles() {
-  constexpr int P = kManyPanels;
-  return {6,
-          {0, P, P, P, P, P, P},
-          {nullptr, nullptr, nullptr, FloatTile<kType, P, 3>, FloatTile<kType, P, 4>, FloatTile<kType, P, 5>,
-           FloatTile<kType, P, 6>},
-          {nullptr, nullptr, nullptr, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>, FloatTile<kType, 1, 5>,
-           FloatTile<kType, 1, 6>}};
-}
+template <TensorType kType, int P = kManyPanels>
+constexpr MatmulTiles kWide = {6,
+                               {0, P, P, P, P, P, P},
+                               {nullptr, nullptr, nullptr, FloatTile<kType, P, 3>, FloatTile<kType, P, 4>,
+                                FloatTile<kType, P, 5>, FloatTile<kType, P, 6>},
+                               {nullptr, nullptr, nullptr, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>,
+                                FloatTile<kType, 1, 5>, FloatTile<kType, 1, 6>}};
 
-template <TensorType kType>
-void Multiply(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
-  static constexpr MatmulTiles kStream = StreamTiles<kType>(), kWide = WideTiles<kType>();
-  MatmulByTiles(columns <= kStreamColumns ? kStream : kWide, weights, in, columns, out, out_stride);
-}
+constexpr FloatTiles kStreamTiles = {kStream<TensorType::kF32>, kStream<TensorType::kF16>, kStream<TensorType::kBF16>};
+constexpr FloatTiles kWideTiles = {kWide<TensorType::kF32>, kWide<TensorType::kF16>, kWide<TensorType::kBF16>};
 
 }  // namespace
 
 void FloatMatmulAvx512(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
-  switch (weights.type) {
-    case TensorType::kF32: return Multiply<TensorType::kF32>(weights, in, columns, out, out_stride);
-    case TensorType::kF16: return Multiply<TensorType::kF16>(weights, in, columns, out, out_stride);
-    case TensorType::kBF16: return Multiply<TensorType::kBF16>(weights, in, columns, out, out_stride);
-    default: __builtin_unreachable();  // integer types have units of their own
-  }
+  MatmulByTiles(columns <= kStreamColumns ? kStreamTiles : kWideTiles, weights, in, columns, out, out_stride);
 }
 
-// In integers: the conversion instruction of AVX-512 BF16 would flush subnormal numbers.
 void RoundRowAvx512(const float* x, int64_t cols, uint16_t* out) {
-  for (int64_t i = 0; i < cols; i += kPanelRows) {
-    const __mmask16 mask = cols - i < kPanelRows ? static_cast<__mmask16>((1u << (cols - i)) - 1) : 0xffff;
-    const __m512 value = _mm512_maskz_loadu_ps(mask, x + i);
-    const __m512i bits = _mm512_castps_si512(value);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-    const __m512i quiet = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
-    _mm256_mask_storeu_epi16(out + i, mask, _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16)));
+  for (int64_t i = 0; i < cols; i += kLanes) {
+    const Mask mask = FirstLanes(cols - i);
+    _mm256_mask_storeu_epi16(out + i, mask, ToBf16(_mm512_maskz_loadu_ps(mask, x + i)));
   }
 }
 

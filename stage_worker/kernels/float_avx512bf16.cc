@@ -2,6 +2,7 @@
 
 #include "stage_worker/kernels/avx512.h"
 #include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/peak_loops.h"
 
 namespace stagecoach {
 namespace {
@@ -61,6 +62,20 @@ constexpr MatmulTiles kStreamTiles = {kStreamColumns,
 void Bf16MatmulAvx512Bf16(const PanelSpan& weights, const Activations& in, int columns, float* out,
                           int64_t out_stride) {
   MatmulByTiles(columns <= kStreamColumns ? kStreamTiles : kPairTiles, weights, in, columns, out, out_stride);
+}
+
+double PeakBf16Avx512Bf16(int64_t rounds) {
+  constexpr int kChains = 24;  // its latency is longer than that of the int8 dot
+  __m512 sums[kChains] = {};
+  const __m512i weights = _mm512_set1_epi16(0x3f80), inputs = weights;  // 1
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 24
+    for (__m512& sum : sums) {
+      sum = _mm512_dpbf16_ps(sum, (__m512bh)weights, (__m512bh)inputs);
+      asm volatile("" : "+v"(sum));
+    }
+  }
+  return static_cast<double>(rounds) * kChains * 64;
 }
 
 }  // namespace stagecoach

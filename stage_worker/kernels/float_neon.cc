@@ -12,8 +12,8 @@ constexpr int kQuarters = 4;
 template <TensorType kType>
 inline void LoadPair(const uint8_t* pair, int quarter, float32x4_t* even, float32x4_t* odd) {
   if constexpr (kType == TensorType::kF32) {
-    *even = LoadFloats(pair + 16 * quarter);
-    *odd = LoadFloats(pair + kVectorBytes + 16 * quarter);
+    *even = Load(pair + 16 * quarter);
+    *odd = Load(pair + kVectorBytes + 16 * quarter);
   } else {
     const uint8x16_t both = vld1q_u8(pair + 16 * quarter);
     if constexpr (kType == TensorType::kBF16) {
@@ -54,7 +54,7 @@ void FloatTile(const MatmulTile& tile) {
   for (int c = 0; c < C; ++c) {
     for (int r = 0; r < kQuarters; ++r) {
       if (kSingle && tile.cols % 2 != 0) {
-        acc[c][r] = vfmaq_f32(acc[c][r], LoadFloats(panel + 16 * r), vdupq_n_f32(x[c * stride]));
+        acc[c][r] = vfmaq_f32(acc[c][r], Load(panel + 16 * r), vdupq_n_f32(x[c * stride]));
       }
       vst1q_f32(tile.out + c * tile.out_stride + 4 * r, acc[c][r]);
     }
@@ -62,26 +62,18 @@ void FloatTile(const MatmulTile& tile) {
 }
 
 template <TensorType kType>
-constexpr MatmulTiles FloatTiles() {
-  return {4,
-          {0, 1, 1, 1, 1},
-          {nullptr, FloatTile<kType, 1>, FloatTile<kType, 2>, FloatTile<kType, 3>, FloatTile<kType, 4>},
-          {nullptr, FloatTile<kType, 1>, FloatTile<kType, 2>, FloatTile<kType, 3>, FloatTile<kType, 4>}};
-}
+constexpr MatmulTiles kTiles = {
+    4,
+    {0, 1, 1, 1, 1},
+    {nullptr, FloatTile<kType, 1>, FloatTile<kType, 2>, FloatTile<kType, 3>, FloatTile<kType, 4>},
+    {nullptr, FloatTile<kType, 1>, FloatTile<kType, 2>, FloatTile<kType, 3>, FloatTile<kType, 4>}};
 
-constexpr MatmulTiles kF32Tiles = FloatTiles<TensorType::kF32>();
-constexpr MatmulTiles kF16Tiles = FloatTiles<TensorType::kF16>();
-constexpr MatmulTiles kBF16Tiles = FloatTiles<TensorType::kBF16>();
+constexpr FloatTiles kFloatTiles = {kTiles<TensorType::kF32>, kTiles<TensorType::kF16>, kTiles<TensorType::kBF16>};
 
 }  // namespace
 
 void FloatMatmulNeon(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
-  switch (weights.type) {
-    case TensorType::kF32: return MatmulByTiles(kF32Tiles, weights, in, columns, out, out_stride);
-    case TensorType::kF16: return MatmulByTiles(kF16Tiles, weights, in, columns, out, out_stride);
-    case TensorType::kBF16: return MatmulByTiles(kBF16Tiles, weights, in, columns, out, out_stride);
-    default: __builtin_unreachable();  // integer types have units of their own
-  }
+  MatmulByTiles(kFloatTiles, weights, in, columns, out, out_stride);
 }
 
 }  // namespace stagecoach

@@ -82,6 +82,15 @@ struct AttentionState {
 
 struct SamplingKernels;
 
+// What the functions of the table take; each is described there.
+using PackFn = void(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols,
+                    uint8_t* panel);
+using MatmulFn = void(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
+using StoreFn = void(KvType type, const float* head, int dims, int lane, uint8_t* tile);
+using AttendFn = void(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
+                      const int32_t* limits, int columns, AttentionState state);
+using MergeFn = void(const AttentionState& granule, int columns, int value_dim, AttentionState state);
+
 struct Kernels {
   const char* isa;  // InstructionSetName of one of them
 
@@ -89,8 +98,7 @@ struct Kernels {
   bool bf16_dot;
 
   // Packs up to 16 rows of a file tensor (row_stride bytes apart) into one panel.
-  void (*pack_panel)(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols,
-                     uint8_t* panel);
+  PackFn* pack_panel;
 
   // x [cols] to the int8 form of Activations; cols is a multiple of 32, x is finite (otherwise the group holds any
   // numbers). The output of a part of a row is that part of the row's output, so threads can share a row at multiples
@@ -109,7 +117,7 @@ struct Kernels {
   //   acc = fma(min[g], float(sum of q in g) * x_scale, acc) for each group g of the block; then
   //   acc = fma(float(s), w_scale[g] * x_scale, acc), s = exact integer sum of code * q, for each group g.
   // A group is the block, or each 16 of it for Q2_K, Q3_K and Q6_K. Codes, scales and minima: panel_layout.h.
-  void (*matmul)(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
+  MatmulFn* matmul;
 
   // out = x * rsqrt(mean(x^2) + eps) * weight. The sum of squares runs in double over 16 lanes (element i in lane i %
   // 16, ascending), then lanes are added pairwise (0+8, 1+9, ..; then 4, 2, 1 apart); 1 / sqrt in double, then two
@@ -145,8 +153,8 @@ struct Kernels {
 
   // Writes one position's K or V of one KV head into its tile, at lane `position % 16`. Q8_0: per 32 dimensions, scale
   // = max|x| / 127 (0, and all codes 0, where that is no normal float), code = round_to_even(x / scale).
-  void (*store_k)(KvType type, const float* k, int head_dim, int lane, uint8_t* tile);
-  void (*store_v)(KvType type, const float* v, int value_dim, int lane, uint8_t* tile);
+  StoreFn* store_k;
+  StoreFn* store_v;
 
   // Folds one granule into the running state, for `columns` queries [columns, q_stride] (already scaled, by 1 / sqrt(H)
   // or as the model wants it). Column c sees the positions [begins[c], limits[c]) of the span (none: its state is
@@ -158,14 +166,13 @@ struct Kernels {
   // pairwise tree; granule acc[d] = fma(p, v[d], acc[d]) over the positions that it sees ascending, Q8_0: fma(p *
   // scale, float(code), acc[d]), at the end + 0 (no negative zero); then merged into the state as merge_attention does.
   // Where all scores are -inf the state is untouched.
-  void (*attend)(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
-                 const int32_t* limits, int columns, AttentionState state);
+  AttendFn* attend;
 
   // Merges a later granule, itself a state that started from nothing, into the running state: with m = max(old max,
   // granule max) and the factors exp(old max - m) and exp(granule max - m), value = fma(value, old factor, granule
   // value * granule factor) for the sum and every acc. A granule that saw nothing (max -inf) changes nothing. Folding a
   // granule with attend gives the same bits as attending it from nothing and merging it.
-  void (*merge_attention)(const AttentionState& granule, int columns, int value_dim, AttentionState state);
+  MergeFn* merge_attention;
 
   // log(sum(exp(x - max))) + max, the sum in double over 16 lanes as in rms_norm. n >= 1; x finite or -inf.
   float (*log_sum_exp)(const float* x, int64_t n);

@@ -8,7 +8,6 @@
 
 #include <cstring>
 
-#include "common/base/check.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/panel_layout.h"
 
@@ -385,27 +384,8 @@ void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_
     case TensorType::kF32: return PackFloats(all, cols, panel);
     case TensorType::kF16:
     case TensorType::kBF16: return PackFloats(all, cols / 2, panel);
-    case TensorType::kQ4_0: return PackIntegers<TensorType::kQ4_0>(all, cols, panel);
-    case TensorType::kQ4_1: return PackIntegers<TensorType::kQ4_1>(all, cols, panel);
-    case TensorType::kQ5_0: return PackIntegers<TensorType::kQ5_0>(all, cols, panel);
-    case TensorType::kQ5_1: return PackIntegers<TensorType::kQ5_1>(all, cols, panel);
-    case TensorType::kQ8_0: return PackIntegers<TensorType::kQ8_0>(all, cols, panel);
-    case TensorType::kQ2_K: return PackIntegers<TensorType::kQ2_K>(all, cols, panel);
-    case TensorType::kQ3_K: return PackIntegers<TensorType::kQ3_K>(all, cols, panel);
-    case TensorType::kQ4_K: return PackIntegers<TensorType::kQ4_K>(all, cols, panel);
-    case TensorType::kQ5_K: return PackIntegers<TensorType::kQ5_K>(all, cols, panel);
-    case TensorType::kQ6_K: return PackIntegers<TensorType::kQ6_K>(all, cols, panel);
-    case TensorType::kIQ4_NL: return PackIntegers<TensorType::kIQ4_NL>(all, cols, panel);
-    case TensorType::kIQ4_XS: return PackIntegers<TensorType::kIQ4_XS>(all, cols, panel);
-    case TensorType::kTQ1_0: return PackIntegers<TensorType::kTQ1_0>(all, cols, panel);
-    case TensorType::kTQ2_0: return PackIntegers<TensorType::kTQ2_0>(all, cols, panel);
-    case TensorType::kMXFP4: return PackIntegers<TensorType::kMXFP4>(all, cols, panel);
-    case TensorType::kQ1_0: return PackIntegers<TensorType::kQ1_0>(all, cols, panel);
-    case TensorType::kQ2_0: return PackIntegers<TensorType::kQ2_0>(all, cols, panel);
-    case TensorType::kPQ2_0: return PackIntegers<TensorType::kPQ2_0>(all, cols, panel);
-    case TensorType::kQ2_0_Oxi: return PackIntegers<TensorType::kQ2_0_Oxi>(all, cols, panel);
+    default: ForIntegerType(type, [&]<TensorType kType>() { PackIntegers<kType>(all, cols, panel); });
   }
-  CHECK(false);
 }
 
 }  // namespace stagecoach

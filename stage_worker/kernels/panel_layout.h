@@ -129,6 +129,37 @@ constexpr IntegerLayout LayoutOf(TensorType type) {
   return {};
 }
 
+// use.operator()<kType>() for an integer type.
+template <typename Use>
+static inline auto ForIntegerType(TensorType type, const Use& use) {
+  using T = TensorType;
+  switch (type) {
+    case T::kQ4_0: return use.template operator()<T::kQ4_0>();
+    case T::kQ4_1: return use.template operator()<T::kQ4_1>();
+    case T::kQ5_0: return use.template operator()<T::kQ5_0>();
+    case T::kQ5_1: return use.template operator()<T::kQ5_1>();
+    case T::kQ8_0: return use.template operator()<T::kQ8_0>();
+    case T::kQ2_K: return use.template operator()<T::kQ2_K>();
+    case T::kQ3_K: return use.template operator()<T::kQ3_K>();
+    case T::kQ4_K: return use.template operator()<T::kQ4_K>();
+    case T::kQ5_K: return use.template operator()<T::kQ5_K>();
+    case T::kQ6_K: return use.template operator()<T::kQ6_K>();
+    case T::kIQ4_NL: return use.template operator()<T::kIQ4_NL>();
+    case T::kIQ4_XS: return use.template operator()<T::kIQ4_XS>();
+    case T::kTQ1_0: return use.template operator()<T::kTQ1_0>();
+    case T::kTQ2_0: return use.template operator()<T::kTQ2_0>();
+    case T::kMXFP4: return use.template operator()<T::kMXFP4>();
+    case T::kQ1_0: return use.template operator()<T::kQ1_0>();
+    case T::kQ2_0: return use.template operator()<T::kQ2_0>();
+    case T::kPQ2_0: return use.template operator()<T::kPQ2_0>();
+    case T::kQ2_0_Oxi: return use.template operator()<T::kQ2_0_Oxi>();
+    case T::kF32:
+    case T::kF16:
+    case T::kBF16: break;
+  }
+  __builtin_trap();  // no other type has panels
+}
+
 // The same at run time, defined once; nullptr for the float types.
 const IntegerLayout* FindIntegerLayout(TensorType type);
 

@@ -1,11 +1,6 @@
 // The peaks of AVX-512 F and BW.
 
-// g++ 12 finds the deliberately undefined registers of its own header uninitialised.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
+#include "stage_worker/kernels/avx512.h"
 #include "stage_worker/kernels/peak_loops.h"
 
 namespace stagecoach {

@@ -1,68 +1,17 @@
 // The sampling kernels for AVX-512.
 
 #include "stage_worker/kernels/avx512.h"
-#include "stage_worker/kernels/sampling.h"
+#include "stage_worker/kernels/vector_sampling.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr int kLanes = 16;
-constexpr int64_t kPeakChunk = 1024;  // logits whose largest is looked for before it is known where it lies
-
-// The lanes below `count`.
-inline __mmask16 FirstLanes(int64_t count) {
-  if (count >= kLanes) return 0xffff;
-  return count <= 0 ? 0 : static_cast<__mmask16>((1u << count) - 1);
+inline Floats LoadUpTo(const float* x, int64_t i, int64_t n, float beyond) {
+  return _mm512_mask_loadu_ps(Set(beyond), FirstLanes(n - i), x + i);
 }
 
-LogitPeak FindPeak(const float* x, int64_t n) {
-  const __m512 infinity = _mm512_set1_ps(__builtin_inff()), lowest = _mm512_set1_ps(-__builtin_inff());
-  LogitPeak peak = {-__builtin_inff(), 0, 0};
-  int64_t best_chunk = 0;
-  for (int64_t begin = 0; begin < n; begin += kPeakChunk) {
-    const int64_t end = begin + kPeakChunk < n ? begin + kPeakChunk : n;
-    __m512 largest[4] = {lowest, lowest, lowest, lowest};
-    __mmask16 invalid = 0;
-    int64_t i = begin;
-    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
-      for (int j = 0; j < 4; ++j) {
-        const __m512 values = _mm512_loadu_ps(x + i + j * kLanes);
-        largest[j] = _mm512_max_ps(values, largest[j]);  // of a NaN and a number the second
-        invalid |= _mm512_cmp_ps_mask(values, infinity, _CMP_NLT_UQ);
-      }
-    }
-    for (; i < end; i += kLanes) {
-      const __m512 values = _mm512_mask_loadu_ps(lowest, FirstLanes(end - i), x + i);
-      largest[0] = _mm512_max_ps(values, largest[0]);
-      invalid |= _mm512_cmp_ps_mask(values, infinity, _CMP_NLT_UQ);
-    }
-    if (invalid != 0) {
-      for (i = begin; i < end; ++i) peak.invalid += !(x[i] < __builtin_inff());
-    }
-    const float chunk_max = _mm512_reduce_max_ps(
-        _mm512_max_ps(_mm512_max_ps(largest[0], largest[1]), _mm512_max_ps(largest[2], largest[3])));
-    if (chunk_max > peak.max) peak.max = chunk_max, best_chunk = begin;
-  }
-  if (peak.max == -__builtin_inff()) return peak;
-  for (peak.index = best_chunk; x[peak.index] != peak.max;) ++peak.index;
-  return peak;
-}
-
-// The weights of 16 logits, 0 where they do not count.
-inline __m512i Weights(__m512 x, __mmask16 counted, __m512 best, __m512 scale) {
-  const __m512 round = _mm512_set1_ps(12582912.0f + 30.0f);
-  __m512 power = _mm512_mul_ps(_mm512_sub_ps(x, best), scale);
-  power = _mm512_max_ps(power, _mm512_set1_ps(-32.0f));  // of a NaN and a number the second
-  const __m512 shifted = _mm512_add_ps(power, round);
-  const __m512 f = _mm512_sub_ps(power, _mm512_sub_ps(shifted, round));
-  __m512 y = _mm512_set1_ps(1.535336188319500e-4f);
-  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(1.339887440266574e-3f));
-  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(9.618437357674640e-3f));
-  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(5.550332471162809e-2f));
-  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(2.402264791363012e-1f));
-  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(6.931472028550421e-1f));
-  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(1.0f));
-  const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+inline Ints RoundWeights(Mask counted, Floats y, Floats shifted) {
+  const Ints exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
   return _mm512_maskz_cvtps_epi32(counted, _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(y), exponent)));
 }
 
@@ -107,16 +56,6 @@ uint64_t Weigh(const float* x, int64_t n, const Weighing& weighing, uint64_t* su
     total += block;
   }
   return total;
-}
-
-void WeighEach(const float* x, int64_t n, const Weighing& weighing, uint32_t* weights) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const __mmask16 lanes = FirstLanes(n - i);
-    const __m512 values = _mm512_maskz_loadu_ps(lanes, x + i);
-    const __mmask16 counted = _mm512_mask_cmp_ps_mask(lanes, values, _mm512_set1_ps(weighing.floor), _CMP_GE_OQ);
-    const __m512i found = Weights(values, counted, _mm512_set1_ps(weighing.best), _mm512_set1_ps(weighing.scale));
-    _mm512_mask_storeu_epi32(weights + i, lanes, found);
-  }
 }
 
 int64_t Gather(const float* x, int64_t n, float low, float high, int32_t* indices, int64_t* above) {

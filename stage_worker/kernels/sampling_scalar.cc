@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/sampling.h"
 
 namespace stagecoach {
@@ -26,16 +27,10 @@ uint32_t WeightOf(float x, const Weighing& weighing) {
   if (!(x >= weighing.floor)) return 0;
   float power = (x - weighing.best) * weighing.scale;
   power = power > -32.0f ? power : -32.0f;
-  constexpr float kRound = 12582912.0f + 30.0f;  // 1.5 * 2^23, and the exponent of kWeightOne
+  constexpr float kRound = kRoundFloat + 30.0f;  // and the exponent of kWeightOne
   const float shifted = power + kRound;
   const float f = power - (shifted - kRound);
-  float y = 1.535336188319500e-4f;
-  y = std::fma(y, f, 1.339887440266574e-3f);
-  y = std::fma(y, f, 9.618437357674640e-3f);
-  y = std::fma(y, f, 5.550332471162809e-2f);
-  y = std::fma(y, f, 2.402264791363012e-1f);
-  y = std::fma(y, f, 6.931472028550421e-1f);
-  y = std::fma(y, f, 1.0f);
+  const float y = Polynomial(kExp2Polynomial, f);
   // The low bits of `shifted` are n + 30.
   const uint32_t bits = std::bit_cast<uint32_t>(y) + (std::bit_cast<uint32_t>(shifted) << 23);
   return static_cast<uint32_t>(std::nearbyint(std::bit_cast<float>(bits)));

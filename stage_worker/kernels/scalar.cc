@@ -14,8 +14,11 @@
 
 namespace stagecoach {
 
-float TreeSum(const float lanes[16]) {
-  float sum[8];
+namespace {
+
+template <typename T>
+T Tree(const T lanes[16]) {
+  T sum[8];
   for (int i = 0; i < 8; ++i) sum[i] = lanes[i] + lanes[i + 8];
   for (int width = 4; width >= 1; width /= 2) {
     for (int i = 0; i < width; ++i) sum[i] += sum[i + width];
@@ -23,14 +26,10 @@ float TreeSum(const float lanes[16]) {
   return sum[0];
 }
 
-double TreeSum(const double lanes[16]) {
-  double sum[8];
-  for (int i = 0; i < 8; ++i) sum[i] = lanes[i] + lanes[i + 8];
-  for (int width = 4; width >= 1; width /= 2) {
-    for (int i = 0; i < width; ++i) sum[i] += sum[i + width];
-  }
-  return sum[0];
-}
+}  // namespace
+
+float TreeSum(const float lanes[16]) { return Tree(lanes); }
+double TreeSum(const double lanes[16]) { return Tree(lanes); }
 
 float RmsFactor(const double lanes[16], int64_t n, float eps) {
   const double mean = TreeSum(lanes) / static_cast<double>(n);
@@ -128,8 +127,7 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
     const float scale = largest / 127.0f < FLT_MIN ? 0.0f : largest / 127.0f;
     int32_t sums[2] = {};
     for (int i = 0; i < kActivationGroup; ++i) {
-      // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the low bits.
-      const float shifted = (scale == 0.0f ? 0.0f : in[i] / scale) + 12582912.0f;
+      const float shifted = (scale == 0.0f ? 0.0f : in[i] / scale) + kRoundFloat;
       const int8_t value = static_cast<int8_t>(std::bit_cast<uint32_t>(shifted) & 0xffu);
       q[b * kActivationGroup + i] = value;
       sums[i / 16] += value;
@@ -181,14 +179,7 @@ void AddScaled(const float* in, float scale, int64_t n, float* out) {
 }
 
 void Rope(float* head, const float* cos, const float* sin, int head_dim, bool halves) {
-  const int half = head_dim / 2;
-  for (int i = 0; i < half; ++i) {
-    float* a = halves ? head + i : head + 2 * i;
-    float* b = halves ? head + i + half : head + 2 * i + 1;
-    const float x = *a, y = *b;
-    *a = std::fma(x, cos[i], -(y * sin[i]));
-    *b = std::fma(y, cos[i], x * sin[i]);
-  }
+  RopeFrom(0, head, cos, sin, head_dim, halves);
 }
 
 float LogSumExp(const float* x, int64_t n) {
@@ -201,6 +192,17 @@ float LogSumExp(const float* x, int64_t n) {
 }
 
 }  // namespace
+
+void RopeFrom(int first, float* head, const float* cos, const float* sin, int head_dim, bool halves) {
+  const int half = head_dim / 2;
+  for (int i = first; i < half; ++i) {
+    float* a = halves ? head + i : head + 2 * i;
+    float* b = halves ? head + i + half : head + 2 * i + 1;
+    const float x = *a, y = *b;
+    *a = std::fma(x, cos[i], -(y * sin[i]));
+    *b = std::fma(y, cos[i], x * sin[i]);
+  }
+}
 
 void RoundRow(const float* x, int64_t cols, uint16_t* out) {
   for (int64_t i = 0; i < cols; ++i) out[i] = FloatToBf16(x[i]);

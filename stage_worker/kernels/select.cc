@@ -1,8 +1,11 @@
 #include "stage_worker/kernels/select.h"
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_choices.h"
 #include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
@@ -18,6 +21,25 @@ std::string NamesOf(bool only_available) {
 }
 
 }  // namespace
+
+std::vector<Isa> ListIsas() {
+  const std::vector<InstructionSet> cpu = CpuInstructionSets();
+  std::vector<Isa> isas;
+  for (const Kernels* kernels : {
+         &kScalarKernels,
+#if defined(__x86_64__)
+             &kAvx2Kernels, &kAvx512Kernels, &kAvx512VnniKernels, &kAvx512Bf16Kernels,
+#elif defined(__aarch64__)
+           &kNeonKernels, &kNeonI8mmKernels,
+#endif
+       }) {
+    const bool available = std::any_of(cpu.begin(), cpu.end(), [kernels](InstructionSet set) {
+      return kernels->isa == absl::string_view(InstructionSetName(set));
+    });
+    isas.push_back({kernels, available});
+  }
+  return isas;
+}
 
 absl::StatusOr<const Kernels*> SelectKernels(std::optional<InstructionSet> isa) {
   const Kernels* selected = nullptr;

@@ -51,4 +51,12 @@ void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Act
   }
 }
 
+void MatmulByTiles(const FloatTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
+                   int64_t out_stride) {
+  const MatmulTiles& of_type = weights.type == TensorType::kF32   ? tiles.f32
+                               : weights.type == TensorType::kF16 ? tiles.f16
+                                                                  : tiles.bf16;
+  MatmulByTiles(of_type, weights, in, columns, out, out_stride);
+}
+
 }  // namespace stagecoach

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/step/step_check.h"
+#include "common/step/step.h"
 #include "common/step/window_blocks.h"
 
 namespace stagecoach {

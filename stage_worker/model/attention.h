@@ -3,10 +3,16 @@
 
 // Attention over the paged KV cache: of grouped queries, or of latent attention's absorbed ones.
 
-#include "stage_worker/model/stage_layer.h"
+#include <cstdint>
+
+#include "stage_worker/kernels/kernels.h"
 #include "stage_worker/model/step_context.h"
 
 namespace stagecoach {
+
+// Lays out the V tile [16 positions][value_dim] whose values are the first value_dim dimensions of a K tile
+// [key_dim][16 positions], as they are stored (KvTileBytes says how). Q8_0: both widths are multiples of kKvGroup.
+void LayOutValues(KvType type, const uint8_t* k_tile, int64_t key_dim, int64_t value_dim, uint8_t* v_tile);
 
 // scratch.attended = softmax(score_scale * q K^T) V for every row over the positions that AttentionSpec lets it see,
 // with the sink of each head where there is one: [rows, Nq*H], of latent attention [rows, Nq*kv_rank]. Work is taken

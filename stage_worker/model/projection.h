@@ -1,10 +1,14 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_PROJECTION_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_PROJECTION_H_
 
+// The matrix products of a layer: their inputs, the products, and how their outputs join the residual stream
+// x [rows, D]. What takes a Worker runs on all threads of the gang.
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/model/step_context.h"
@@ -53,10 +57,28 @@ void ForEachBlock(Gang::Part panels, int64_t step, int64_t rows, const Use& use)
   }
 }
 
-// x [rows, matrix rows] += matrix * input + bias, in blocks of panels whose outputs stay in the cache. Runs on all
-// threads of the gang, shared by panels; the barrier after it is the caller's.
+// x [rows, matrix rows] += matrix * input + bias, shared by panels; the barrier after it is the caller's.
 void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
                    const StepContext& step, const Worker& worker, float* x);
+
+// An input in the forms that its readers want, valid until the next one: rows that `row_of` gives as floats [cols],
+// valid until it is called again. With few rows (kFewRows) each thread prepares them all for itself, which costs less
+// than a barrier; otherwise the threads share the rows and meet at a barrier.
+Activations PrepareInput(const InputForms& forms, int64_t cols, const StepContext& step, const Worker& worker,
+                         absl::FunctionRef<const float*(int64_t row)> row_of);
+
+// RMSNorm(x) for x [rows, D], with the layer's epsilon; x itself in a layer without pre_norms.
+Activations Normalized(const StageLayer& layer, const std::vector<float>& norm, const float* x, const InputForms& forms,
+                       const StepContext& step, const Worker& worker);
+
+// What half a layer adds its output to: x, or where the layer normalises or scales outputs
+// (LayerSpec::completes_outputs) scratch.delta, which is 0 before and after.
+float* OutputTarget(const StageLayer& layer, const StepContext& step, float* x);
+
+// x += residual_scale * RMSNorm(delta), the norm where the layer has post_norms. On all threads of the gang, after the
+// barrier behind the half; nothing for layers that add at once. Otherwise ends with a barrier.
+void AddCompleted(const StageLayer& layer, const std::vector<float>& post_norm, const StepContext& step,
+                  const Worker& worker, float* x);
 
 }  // namespace stagecoach
 

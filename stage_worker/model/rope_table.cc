@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "common/base/check.h"
-#include "common/base/fixed_log.h"
+#include "common/model/layer_spec.h"
 #include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {

@@ -13,25 +13,24 @@ constexpr float kLeastSum = 0x1p-14f;  // what a sum of weights is at least when
 
 float RankOf(float score) { return score != score ? -kInfinity : score; }
 
+// The softmax over these logits, in place.
+void Softmax(int64_t count, float* logits) {
+  float max = -kInfinity;
+  for (int64_t i = 0; i < count; ++i) max = std::max(max, RankOf(logits[i]));
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    logits[i] = FixedExp(logits[i] - max);
+    sum += static_cast<double>(logits[i]);
+  }
+  for (int64_t i = 0; i < count; ++i) logits[i] = static_cast<float>(static_cast<double>(logits[i]) / sum);
+}
+
 // p of every expert.
 void Probabilities(Gating gating, int64_t experts, const float* logits, float* p) {
-  switch (gating) {
-    case Gating::kSoftmax: {
-      float max = -kInfinity;
-      for (int64_t e = 0; e < experts; ++e) max = std::max(max, RankOf(logits[e]));
-      double sum = 0;
-      for (int64_t e = 0; e < experts; ++e) {
-        p[e] = FixedExp(logits[e] - max);
-        sum += static_cast<double>(p[e]);
-      }
-      for (int64_t e = 0; e < experts; ++e) p[e] = static_cast<float>(static_cast<double>(p[e]) / sum);
-      return;
-    }
-    case Gating::kSigmoid:
-      for (int64_t e = 0; e < experts; ++e) p[e] = 1.0f / (1.0f + FixedExp(-logits[e]));
-      return;
-    case Gating::kSoftmaxOfChosen: std::copy_n(logits, experts, p); return;
-  }
+  std::copy_n(logits, experts, p);
+  if (gating == Gating::kSoftmax) Softmax(experts, p);
+  if (gating != Gating::kSigmoid) return;
+  for (int64_t e = 0; e < experts; ++e) p[e] = FixedSigmoid(p[e]);
 }
 
 // The sum of the two largest of a group.
@@ -82,18 +81,6 @@ struct Ranking {
   }
 };
 
-// The softmax over the chosen logits, in place.
-void SoftmaxOfChosen(int64_t used, float* weights) {
-  float max = -kInfinity;
-  for (int64_t i = 0; i < used; ++i) max = std::max(max, RankOf(weights[i]));
-  double sum = 0;
-  for (int64_t i = 0; i < used; ++i) {
-    weights[i] = FixedExp(weights[i] - max);
-    sum += static_cast<double>(weights[i]);
-  }
-  for (int64_t i = 0; i < used; ++i) weights[i] = static_cast<float>(static_cast<double>(weights[i]) / sum);
-}
-
 }  // namespace
 
 void Route(const RouterSpec& spec, int64_t experts, int64_t used, const float* logits, const float* selection_bias,
@@ -104,18 +91,14 @@ void Route(const RouterSpec& spec, int64_t experts, int64_t used, const float* l
   for (int64_t e = 0; e < experts; ++e) scores[e] = selection_bias == nullptr ? p[e] : p[e] + selection_bias[e];
 
   Ranking ranking{.used = used, .chosen = chosen, .ranks = weights};
-  if (spec.groups > 1) {
-    float* const kept = work + 2 * experts;
-    KeepGroups(scores, experts, spec, kept + spec.groups, kept);
-    for (int64_t e = 0; e < experts; ++e) {
-      if (kept[e / (experts / spec.groups)] != 0.0f) ranking.Offer(e, RankOf(scores[e]));
-    }
-  } else {
-    for (int64_t e = 0; e < experts; ++e) ranking.Offer(e, RankOf(scores[e]));
+  float* const kept = work + 2 * experts;
+  if (spec.groups > 1) KeepGroups(scores, experts, spec, kept + spec.groups, kept);
+  for (int64_t e = 0; e < experts; ++e) {
+    if (spec.groups <= 1 || kept[e / (experts / spec.groups)] != 0.0f) ranking.Offer(e, RankOf(scores[e]));
   }
 
   for (int64_t i = 0; i < used; ++i) weights[i] = p[chosen[i]];
-  if (spec.gating == Gating::kSoftmaxOfChosen) SoftmaxOfChosen(used, weights);
+  if (spec.gating == Gating::kSoftmaxOfChosen) Softmax(used, weights);
   if (spec.normalized) {
     float sum = 0;
     for (int64_t i = 0; i < used; ++i) sum += weights[i];
@@ -125,6 +108,36 @@ void Route(const RouterSpec& spec, int64_t experts, int64_t used, const float* l
   if (spec.scale != 1) {
     for (int64_t i = 0; i < used; ++i) weights[i] *= static_cast<float>(spec.scale);
   }
+}
+
+ExpertPlan::ExpertPlan(const int32_t* chosen, int64_t row_count, int64_t used, int64_t experts,
+                       ExpertWorkerScratch* scratch) {
+  int32_t* const ends = scratch->begins.as<int32_t>();
+  int32_t* const with_rows = scratch->active.as<int32_t>();
+  int32_t* const sorted_rows = scratch->rows.as<int32_t>();
+  int32_t* const place_of = scratch->places.as<int32_t>();
+  const int64_t pairs = row_count * used;
+  // ends[e + 1] counts, then is where e's next pair goes, which is at last where the next expert begins.
+  std::fill_n(ends, experts + 1, 0);
+  for (int64_t pair = 0; pair < pairs; ++pair) ++ends[chosen[pair] + 1];
+  int32_t place = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    const int32_t count = ends[e + 1];
+    if (count > 0) with_rows[active_count++] = static_cast<int32_t>(e);
+    ends[e + 1] = place;
+    place += count;
+  }
+  for (int64_t row = 0, pair = 0; row < row_count; ++row) {
+    for (int64_t rank = 0; rank < used; ++rank, ++pair) {
+      const int32_t at = ends[chosen[pair] + 1]++;
+      sorted_rows[at] = static_cast<int32_t>(row);
+      place_of[pair] = at;
+    }
+  }
+  active = with_rows;
+  begins = ends;
+  rows = sorted_rows;
+  places = place_of;
 }
 
 }  // namespace stagecoach

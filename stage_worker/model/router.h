@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/model/layer_spec.h"
+#include "stage_worker/model/step_context.h"
 
 namespace stagecoach {
 
@@ -20,6 +21,22 @@ namespace stagecoach {
 // 0 < used <= experts; the groups divide the experts, and those that are used hold at least `used` of them.
 void Route(const RouterSpec& spec, int64_t experts, int64_t used, const float* logits, const float* selection_bias,
            float* work, int32_t* chosen, float* weights);
+
+// Who goes where: the pairs (row, rank) of some rows sorted by expert, those of one expert by row. A pair is known by
+// its number row * used + rank, and by its place in that order. Every thread makes its own, all the same. Points into
+// that thread's scratch.
+struct ExpertPlan {
+  // `chosen`: [rows, used], each in [0, experts).
+  ExpertPlan(const int32_t* chosen, int64_t rows, int64_t used, int64_t experts, ExpertWorkerScratch* scratch);
+
+  int32_t active_count = 0;
+  const int32_t* active;  // [active_count] the experts that have a row, ascending
+  const int32_t* begins;  // [experts + 1] the first place of each expert
+  const int32_t* rows;    // [places]
+  const int32_t* places;  // [pairs]
+
+  int64_t RowsOf(int32_t expert) const { return begins[expert + 1] - begins[expert]; }
+};
 
 }  // namespace stagecoach
 

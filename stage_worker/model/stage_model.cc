@@ -8,13 +8,13 @@
 #include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
-#include "common/step/step_check.h"
+#include "common/step/step.h"
 #include "common/step/window_blocks.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/model/embedding.h"
-#include "stage_worker/model/stage_model_impl.h"
-#include "stage_worker/model/step_context.h"
-#include "stage_worker/model/transformer_layer.h"
+#include "stage_worker/model/attention.h"
+#include "stage_worker/model/ffn.h"
+#include "stage_worker/model/projection.h"
+#include "stage_worker/model/qkv.h"
 
 namespace stagecoach {
 namespace {
@@ -99,16 +99,40 @@ absl::StatusOr<std::vector<KvPool>> MakePools(const ModelDescription& model, con
   return pools;
 }
 
+// x [rows, D] = the table's row of each row's token, times scale. Shared by rows.
+void EmbedTokens(const PackedMatrix& table, float scale, const StepPlan& plan, const Worker& worker, float* x) {
+  const Gang::Part part = worker.Share(plan.row_count());
+  for (int64_t row = part.begin; row < part.end; ++row) {
+    float* const out = x + row * table.cols;
+    table.UnpackRow(plan.rows()[static_cast<size_t>(row)].token, out);
+    if (scale == 1) continue;
+    for (int64_t i = 0; i < table.cols; ++i) out[i] *= scale;
+  }
+}
+
+// One layer on the residual stream x [rows, D], in place, by all threads of the gang together:
+//   x += Wo attention(RMSNorm(x));  x += ffn(RMSNorm(x)),
+// or with the norms and the scale that LayerSpec says.
+// Ends with a barrier: x is complete when a thread has returned.
+void RunTransformerLayer(const StageLayer& layer, const StepContext& step, const Worker& worker, float* x) {
+  const LayerWeights& w = layer.weights;
+  float* const target = OutputTarget(layer, step, x);
+  ProjectQkv(layer, Normalized(layer, w.attn_norm, x, layer.forms.qkv, step, worker), step, worker);
+  worker.Barrier();
+  Attend(layer, step, worker);
+  worker.Barrier();
+  AddProjection(w.attn_output, w.attn_output_bias, Attended(layer, step, worker), step, worker, target);
+  worker.Barrier();
+  AddCompleted(layer, w.attn_post_norm, step, worker, x);
+  AddFfn(layer, Normalized(layer, w.ffn_norm, x, layer.forms.ffn, step, worker), step, worker, target);
+  worker.Barrier();
+  AddCompleted(layer, w.ffn_post_norm, step, worker, x);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StageModel>> StageModel::Load(std::shared_ptr<const ModelDescription> model,
                                                              const StageConfig& config, StageCounters* counters) {
-  return StageModelImpl::Create(std::move(model), config, counters);
-}
-
-absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shared_ptr<const ModelDescription> model,
-                                                                       const StageConfig& config,
-                                                                       StageCounters* counters) {
   RETURN_IF_ERROR(CheckConfig(*model, config));
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
   ASSIGN_OR_RETURN(std::vector<KvPool> pools, MakePools(*model, config));
@@ -117,13 +141,13 @@ absl::StatusOr<std::unique_ptr<StageModelImpl>> StageModelImpl::Create(std::shar
                                        config.owns_head,   gang.get(),        config.allow_damaged};
   ASSIGN_OR_RETURN(StageWeights weights, LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load,
                                                           &counters->bytes_touched, &counters->bytes_loaded));
-  return std::unique_ptr<StageModelImpl>(new StageModelImpl(std::move(model), config, counters, *kernels,
-                                                            std::move(gang), std::move(weights), std::move(pools)));
+  return std::unique_ptr<StageModel>(new StageModel(std::move(model), config, counters, *kernels, std::move(gang),
+                                                    std::move(weights), std::move(pools)));
 }
 
-StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, const StageConfig& config,
-                               StageCounters* counters, const Kernels& kernels, std::unique_ptr<Gang> gang,
-                               StageWeights weights, std::vector<KvPool> pools)
+StageModel::StageModel(std::shared_ptr<const ModelDescription> model, const StageConfig& config,
+                       StageCounters* counters, const Kernels& kernels, std::unique_ptr<Gang> gang,
+                       StageWeights weights, std::vector<KvPool> pools)
     : model_(std::move(model)),
       hyper_(model_->hyper),
       config_(config),
@@ -145,7 +169,7 @@ StageModelImpl::StageModelImpl(std::shared_ptr<const ModelDescription> model, co
   head_row_indices_.reserve(static_cast<size_t>(config_.max_rows));
 }
 
-absl::Status StageModelImpl::Begin(const MicroBatch& batch) {
+absl::Status StageModel::Begin(const MicroBatch& batch) {
   RETURN_IF_ERROR(CheckSize(batch));
   RETURN_IF_ERROR(table_.Validate(batch));
   if (config_.owns_embedding) RETURN_IF_ERROR(CheckTokens(batch));
@@ -157,7 +181,7 @@ absl::Status StageModelImpl::Begin(const MicroBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status StageModelImpl::CheckSize(const MicroBatch& batch) const {
+absl::Status StageModel::CheckSize(const MicroBatch& batch) const {
   int64_t rows = 0;
   for (const SequenceSlice& slice : batch.slices) rows += slice.count;
   if (batch.slices.size() <= static_cast<size_t>(config_.max_slices) && rows <= config_.max_rows)
@@ -167,7 +191,7 @@ absl::Status StageModelImpl::CheckSize(const MicroBatch& batch) const {
                                                  " and ", config_.max_rows));
 }
 
-absl::Status StageModelImpl::CheckTokens(const MicroBatch& batch) const {
+absl::Status StageModel::CheckTokens(const MicroBatch& batch) const {
   for (const SequenceSlice& slice : batch.slices) {
     if (slice.tokens.size() != static_cast<size_t>(slice.count)) {
       return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ",
@@ -180,7 +204,7 @@ absl::Status StageModelImpl::CheckTokens(const MicroBatch& batch) const {
   return absl::OkStatus();
 }
 
-absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
+absl::Status StageModel::CheckHeadWork(const MicroBatch& batch) const {
   absl::flat_hash_map<SequenceId, int64_t> opened;  // to prompt and output tokens
   for (const OpenSequence& open : batch.open) {
     if (absl::Status status = CheckOpenSequence(open, hyper_.vocab); !status.ok()) {
@@ -211,7 +235,7 @@ absl::Status StageModelImpl::CheckHeadWork(const MicroBatch& batch) const {
   return absl::OkStatus();
 }
 
-void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
+void StageModel::Forward(const MicroBatch& batch, float* hidden) {
   plan_.Build(batch, table_);
   if (config_.layer_checksums) checksums_.assign(layers_.size() * static_cast<size_t>(plan_.row_count()), 0);
   const StepContext step = {hyper_.hidden, kernels_, plan_, pools_, scratch_};
@@ -237,7 +261,7 @@ void StageModelImpl::Forward(const MicroBatch& batch, float* hidden) {
   });
 }
 
-void StageModelImpl::AddChecksums(size_t layer, const float* hidden, const Worker& worker) {
+void StageModel::AddChecksums(size_t layer, const float* hidden, const Worker& worker) {
   const Gang::Part rows = worker.Share(plan_.row_count());
   const auto width = static_cast<size_t>(hyper_.hidden);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -248,7 +272,7 @@ void StageModelImpl::AddChecksums(size_t layer, const float* hidden, const Worke
   worker.Barrier();  // the next layer changes the rows
 }
 
-void StageModelImpl::Finish(const MicroBatch& batch, const float* hidden, StepResult* result) {
+void StageModel::Finish(const MicroBatch& batch, const float* hidden, StepResult* result) {
   CHECK(head_ != nullptr);
   ListHeadRows(batch, result);
   if (head_rows_.empty()) return;
@@ -260,7 +284,7 @@ void StageModelImpl::Finish(const MicroBatch& batch, const float* hidden, StepRe
   }
 }
 
-void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
+void StageModel::ListHeadRows(const MicroBatch& batch, StepResult* result) {
   head_rows_.clear();
   head_row_indices_.clear();
   result->sampled.clear();
@@ -300,7 +324,7 @@ void StageModelImpl::ListHeadRows(const MicroBatch& batch, StepResult* result) {
   }
 }
 
-void StageModelImpl::FinishRow(int thread, HeadRow& row, const float* logits) {
+void StageModel::FinishRow(int thread, HeadRow& row, const float* logits) {
   const SequenceSlice& slice = *row.slice;
   if (row.target_logprob != nullptr) {
     const TokenId target = slice.targets[static_cast<size_t>(row.offset)];
@@ -318,19 +342,19 @@ void StageModelImpl::FinishRow(int thread, HeadRow& row, const float* logits) {
   history.AppendOutput(row.sampled->token);
 }
 
-void StageModelImpl::FindTop(int thread, const float* logits, float log_sum, absl::Span<TokenLogprob> top) {
+void StageModel::FindTop(int thread, const float* logits, float log_sum, absl::Span<TokenLogprob> top) {
   const std::vector<TokenLogprob> found = samplers_[static_cast<size_t>(thread)].TopLogprobs(
       kernels_, logits, hyper_.vocab, log_sum, static_cast<int32_t>(top.size()));
   std::copy(found.begin(), found.end(), top.begin());  // the others stay kNoToken
 }
 
-uint64_t StageModelImpl::kv_bytes() const {
+uint64_t StageModel::kv_bytes() const {
   uint64_t bytes = 0;
   for (const KvPool& pool : pools_) bytes += pool.bytes();
   return bytes;
 }
 
-void StageModelImpl::ComputeLogits(const float* hidden_row, float* logits) {
+void StageModel::ComputeLogits(const float* hidden_row, float* logits) {
   const int32_t row = 0;
   head_->ForEachRow(hidden_row, {&row, 1},
                     [&](int, size_t, const float* row_logits) { std::copy_n(row_logits, hyper_.vocab, logits); });

@@ -11,13 +11,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/job/job_choices.h"
-#include "common/model/model_description.h"
 #include "common/step/step.h"
-#include "stage_worker/kernels/kernels.h"
+#include "stage_worker/model/output_head.h"
+#include "stage_worker/model/rope_table.h"
+#include "stage_worker/model/step_context.h"
+#include "stage_worker/sample/sampler.h"
 
 namespace stagecoach {
 
@@ -55,29 +58,78 @@ class StageModel {
   // Reads this stage's tensors (and no other bytes), packs them, and makes the pool. `counters` outlives the model.
   static absl::StatusOr<std::unique_ptr<StageModel>> Load(std::shared_ptr<const ModelDescription> model,
                                                           const StageConfig& config, StageCounters* counters);
-  virtual ~StageModel() = default;
 
   // Takes in a micro-batch's frees, opens and block-table deltas. Checks them against what this stage knows: unknown or
   // doubly opened sequences, rows that do not follow the last one, blocks in use by another sequence. On an error
   // (kInvalidArgument, a bug or a corrupted frame) nothing has changed.
-  virtual absl::Status Begin(const MicroBatch& batch) = 0;
+  absl::Status Begin(const MicroBatch& batch);
 
   // Runs the rows of the batch that Begin took in through this stage's layers. hidden: [rows, D] float, in place; a
   // stage that owns the embedding fills it from the slices' tokens first.
-  virtual void Forward(const MicroBatch& batch, float* hidden) = 0;
+  void Forward(const MicroBatch& batch, float* hidden);
 
   // [layers of this stage][rows] of the last Forward: CRC-32C of the row's hidden state behind the layer. Empty where
   // the config does not ask for them.
-  virtual absl::Span<const uint32_t> layer_checksums() const = 0;
+  absl::Span<const uint32_t> layer_checksums() const { return checksums_; }
 
   // Stage with the head: final norm, logits of the rows that need them (in row tiles, so that scratch stays bounded),
   // sampled tokens and target log-probabilities. Fills result->sampled and result->targets.
-  virtual void Finish(const MicroBatch& batch, const float* hidden, StepResult* result) = 0;
+  void Finish(const MicroBatch& batch, const float* hidden, StepResult* result);
 
-  virtual uint64_t weight_bytes() const = 0;
-  virtual uint64_t kv_bytes() const = 0;
-  virtual uint64_t scratch_bytes() const = 0;
-  virtual const char* isa() const = 0;
+  uint64_t weight_bytes() const { return weights_.bytes(); }
+  uint64_t kv_bytes() const;
+  uint64_t scratch_bytes() const { return scratch_sizes_.bytes(); }
+  const char* isa() const { return kernels_.isa; }
+
+  // For tests, on a stage with the head: raw logits [V] of one hidden row [D].
+  void ComputeLogits(const float* hidden_row, float* logits);
+
+ private:
+  // A row that needs logits.
+  struct HeadRow {
+    const SequenceSlice* slice = nullptr;
+    int32_t offset = 0;                   // in the slice
+    SampledToken* sampled = nullptr;      // nullptr: not sampled
+    float* target_logprob = nullptr;      // nullptr: no target
+    absl::Span<TokenLogprob> target_top;  // the most probable beside the target
+    bool* target_invalid = nullptr;  // of its target list, which rows of other threads share: set when all are done
+    bool invalid = false;            // its logits, when it has a target
+  };
+
+  StageModel(std::shared_ptr<const ModelDescription> model, const StageConfig& config, StageCounters* counters,
+             const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights, std::vector<KvPool> pools);
+
+  absl::Status CheckSize(const MicroBatch& batch) const;
+  absl::Status CheckTokens(const MicroBatch& batch) const;                     // stage with the embedding
+  absl::Status CheckHeadWork(const MicroBatch& batch) const;                   // stage with the head
+  void AddChecksums(size_t layer, const float* hidden, const Worker& worker);  // of this worker's share of the rows
+  void ListHeadRows(const MicroBatch& batch, StepResult* result);
+  void FinishRow(int thread, HeadRow& row, const float* logits);
+  void FindTop(int thread, const float* logits, float log_sum, absl::Span<TokenLogprob> top);
+
+  const std::shared_ptr<const ModelDescription> model_;
+  const HyperParameters& hyper_;
+  const StageConfig config_;
+  StageCounters* const counters_;
+  const Kernels& kernels_;
+  const StageWeights weights_;
+  const StageScratchSizes scratch_sizes_;
+  const std::vector<StageLayer> layers_;
+  std::vector<RopeTable> ropes_;  // [scratch_sizes_.layers.ropes]
+
+  std::vector<KvPool> pools_;  // [block groups]; empty where no layer of this stage is in the group
+  SequenceTable table_;
+  const std::unique_ptr<Gang> gang_;
+  StepPlan plan_;
+  StepScratch scratch_;
+  std::vector<uint32_t> checksums_;  // [layers][rows] of the last Forward, where they are asked for
+
+  // Stage with the head only.
+  std::unique_ptr<OutputHead> head_;
+  absl::flat_hash_map<SequenceId, TokenHistory> histories_;
+  std::vector<Sampler> samplers_;  // [threads]
+  std::vector<HeadRow> head_rows_;
+  std::vector<int32_t> head_row_indices_;  // of head_rows_, in the batch
 };
 
 }  // namespace stagecoach

@@ -30,6 +30,22 @@ float Penalized(float logit, float penalty) { return logit > 0 ? logit / penalty
 
 }  // namespace
 
+TokenHistory::TokenHistory(const OpenSequence& open)
+    : sampling_(open.sampling), prompt_(static_cast<int64_t>(open.prompt.size())) {
+  tokens_.reserve(open.prompt.size() + open.output.size() + kRoom);
+  tokens_.assign(open.prompt.begin(), open.prompt.end());
+  output_counts_.reserve(kRoom);
+  place_.reserve(kRoom);
+  for (const TokenId token : open.output) AppendOutput(token);
+}
+
+void TokenHistory::AppendOutput(TokenId token) {
+  tokens_.push_back(token);
+  const auto [entry, first] = place_.try_emplace(token, output_counts_.size());
+  if (first) output_counts_.push_back({token, 0});
+  ++output_counts_[entry->second].count;
+}
+
 bool LogitsRules::ChangeAnything(const TokenHistory& history) {
   const SamplingParams& sampling = history.sampling();
   return !sampling.logit_bias.empty() || Repetition(sampling) || PresenceOrFrequency(sampling) || HoldsEndBack(history);

@@ -14,7 +14,6 @@
 #include "stage_worker/kernels/sampling.h"
 #include "stage_worker/sample/logits_rules.h"
 #include "stage_worker/sample/ranking_cut.h"
-#include "stage_worker/sample/token_history.h"
 
 namespace stagecoach {
 

@@ -18,8 +18,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/base/file_fingerprint.h"
-#include "common/gguf/file_io.h"
+#include "common/base/files.h"
+#include "common/gguf/byte_source.h"
 #include "common/wire/weight_frame.h"
 
 namespace stagecoach {

@@ -18,9 +18,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/gguf/byte_source.h"
-#include "common/gguf/gguf_file.h"
+#include "common/model/model_description.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/weight_frame.h"
+#include "proto/control.pb.h"
 #include "stage_worker/stream/weight_cache.h"
 
 namespace stagecoach {
@@ -123,6 +124,12 @@ class StreamedBytes : public ByteSource {
   WeightStream* const stream_;
   const int shard_;
 };
+
+// Opens the assignment's model by what the coordinator sends of it: headers and directories first, then the stream's
+// plan is the stage's own tensors. `stream` outlives the model. kDataLoss for what is no model, or another one than the
+// assignment's fingerprints say; kInvalidArgument for an assignment that cannot be.
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenStreamedModel(const pb::StageAssignment& assignment,
+                                                                          WeightStream* stream);
 
 }  // namespace stagecoach
 

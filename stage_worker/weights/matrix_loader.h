@@ -3,18 +3,44 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/gguf/gguf_file.h"
+#include "common/gguf/tensor_damage.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/weights/damage_check.h"
 #include "stage_worker/weights/packed_matrix.h"
 
 namespace stagecoach {
+
+// Refuses damaged weights (common/gguf/tensor_damage.h) while they are loaded. Thread-safe.
+class DamageCheck {
+ public:
+  static constexpr size_t kMostLines = 8;
+
+  // With `allow` damage is logged, once a tensor and in at most kMostLines lines, and is no error. The file outlives
+  // the check.
+  DamageCheck(const GgufFile& file, bool allow) : file_(file), allow_(allow) {}
+
+  // Whole rows that were read from `offset` bytes into the tensor on, every row once. kDataLoss with tensor, layer,
+  // file, offset and what to do. A model without files is taken as it is.
+  absl::Status Examine(const GgufTensor& tensor, uint64_t offset, absl::Span<const uint8_t> rows);
+
+  // After a failure, when nobody reads any more: no copy that somebody keeps of a damaged tensor is used again.
+  void DiscardCopies() const;
+
+ private:
+  const GgufFile& file_;
+  const bool allow_;
+  DamageScan scan_;
+  mutable std::mutex mu_;
+  std::vector<const GgufTensor*> damaged_;  // each once; guarded by mu_
+};
 
 // Collects the matrices of a stage, then reads and packs them all in parallel. Used by one thread.
 class MatrixLoader {

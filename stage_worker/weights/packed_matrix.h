@@ -26,7 +26,10 @@ struct PackedMatrix {
 
   // Decodes one row to float [cols], with the same values as DequantizeRow of the file's bytes. This is how an
   // embedding is looked up, so that a tied matrix is held once.
-  void UnpackRow(int64_t row, float* out) const;
+  void UnpackRow(int64_t row, float* out) const {
+    const uint8_t* panel = data + static_cast<size_t>(row / kPanelRows) * PanelBytes(type, cols);
+    UnpackPanelRow(type, panel, cols, static_cast<int>(row % kPanelRows), out);
+  }
 };
 
 }  // namespace stagecoach

@@ -1,14 +1,17 @@
 #ifndef STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
 #define STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
 
-// Which part of every matrix a thread of the gang reads in each step, and therefore touches first at load. Pure.
+// Which part of every matrix a thread of the gang reads in each step, and therefore touches first at load: a page comes
+// to lie near the thread that first writes to it.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "common/model/layer_spec.h"
-#include "stage_worker/exec/gang.h"
-#include "stage_worker/weights/packed_matrix.h"
+#include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
@@ -54,6 +57,17 @@ inline Gang::Part SharePanelPairs(const PackedMatrix& matrix, int thread, int th
   const Gang::Part pairs = Gang::Share((matrix.panels() + 1) / 2, thread, threads);
   return {std::min(2 * pairs.begin, matrix.panels()), std::min(2 * pairs.end, matrix.panels())};
 }
+
+// What a thread of `threads` reads of the weights in each step, each a run of panels of one matrix; of experts, whose
+// parts are computed by whoever is free, every so many huge pages one. Over all threads every byte of every matrix
+// once. specs: of the stage's layers.
+std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, absl::Span<const LayerSpec> specs,
+                                                       int thread, int threads);
+
+// Writes a zero to every page of the thread's shares, from that thread. The memory holds nothing yet. `bytes_touched`
+// grows with every share: to take hundreds of gigabytes from the system takes a while.
+void TouchShares(absl::Span<const LayerSpec> specs, int thread, int threads, StageWeights* weights,
+                 std::atomic<uint64_t>* bytes_touched);
 
 }  // namespace stagecoach
 

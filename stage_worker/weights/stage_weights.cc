@@ -8,9 +8,8 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/quant/tensor_type.h"
-#include "stage_worker/weights/damage_check.h"
-#include "stage_worker/weights/first_touch.h"
 #include "stage_worker/weights/matrix_loader.h"
+#include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
 namespace {

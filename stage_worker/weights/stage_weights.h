@@ -72,13 +72,13 @@ struct StageWeightsRequest {
   bool owns_embedding = false;
   bool owns_head = false;
   Gang* gang = nullptr;        // of the stage; its threads touch what they will read first, and as many read and pack
-  bool allow_damaged = false;  // damage_check.h
+  bool allow_damaged = false;  // matrix_loader.h
 };
 
 // Reads exactly the bytes of ModelDescription::StageTensors, each once, in pieces of about half a megabyte, two of them
 // at a time for each thread, so that the peak of memory stays at the packed size and a few megabytes. `bytes_to_load`
 // is set before anything is read, `bytes_touched` moves while memory is taken, `bytes_loaded` while it is filled.
-// kDataLoss when the file has become shorter or a tensor is damaged (damage_check.h), kResourceExhausted without
+// kDataLoss when the file has become shorter or a tensor is damaged (matrix_loader.h), kResourceExhausted without
 // memory, kUnimplemented for a row length that the panels do not hold, kInvalidArgument for a RoPE divisor that is not
 // a positive number.
 absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,

@@ -6,8 +6,6 @@
 //
 //   attention_bench [context] [threads] [kv type] [isa]
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -18,9 +16,9 @@
 #include "common/base/check.h"
 #include "common/gguf/dummy_model.h"
 #include "common/model/model_description.h"
-#include "stage_worker/check/kernel_check.h"
-#include "stage_worker/kernels/select.h"
 #include "stage_worker/model/stage_model.h"
+#include "tests/bench/checked_kernels.h"
+#include "tests/bench/measuring.h"
 
 namespace stagecoach {
 namespace {
@@ -96,17 +94,11 @@ class Stage {
     batch_.slices.push_back(std::move(slice));
   }
 
-  double Seconds() const {
-    timespec now;
-    clock_gettime(clock_, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-  }
-
   double Step() {
     CHECK(stage_->Begin(batch_).ok());
-    const double begin = Seconds();
+    const double begin = SecondsOf(clock_);
     stage_->Forward(batch_, hidden_.data());
-    const double seconds = Seconds() - begin;
+    const double seconds = SecondsOf(clock_) - begin;
     std::fill(hidden_.begin(), hidden_.end(), 0.5f);
     batch_ = {.number = batch_.number + 1};
     return seconds;
@@ -144,11 +136,7 @@ int Main(int argc, char** argv) {
     options.kv_type = *type;
   }
   if (argc > 4) options.isa = argv[4];
-  const absl::StatusOr<const Kernels*> kernels = SelectKernels(options.isa);
-  if (!kernels.ok()) return std::fprintf(stderr, "%s\n", kernels.status().ToString().c_str()), 2;
-  const bool valid = CheckKernels(**kernels).valid();
-  std::printf("%s: %s\n", (*kernels)->isa, valid ? "VALID" : "INVALID");
-  if (!valid) return 1;
+  CheckedKernelsOf(options.isa);
   std::printf("context %d, KV %s, %d threads; microseconds of attention in a layer\n", options.context,
               KvTypeName(options.kv_type), options.threads);
   std::printf("%10s %24s %24s\n", "sequences", "of one, others idle", "per sequence, all decode");

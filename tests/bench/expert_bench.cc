@@ -9,13 +9,11 @@
 // what is read from memory. Rows are random: experts are chosen evenly.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -26,6 +24,7 @@
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/ffn.h"
+#include "tests/bench/measuring.h"
 
 namespace stagecoach {
 namespace {
@@ -176,10 +175,10 @@ class Runner {
     gang_.Run([&](int thread) {
       const Worker worker{gang_, thread};
       worker.Barrier();
-      const auto begin = std::chrono::steady_clock::now();
+      const double begin = WallSeconds();
       AddFfn(stage_layer_, input_.View(hidden), step, worker, out_.data());
       worker.Barrier();
-      if (thread == 0) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (thread == 0) seconds = WallSeconds() - begin;
     });
     return seconds;
   }
@@ -270,8 +269,7 @@ int Main(int argc, char** argv) {
       seconds.push_back(runner.Run(first, rows));
       touched += runner.Touched(rows) / runs;
     }
-    std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
-    const double s = seconds[static_cast<size_t>(runs / 2)];
+    const double s = Median(seconds);
     const double bytes = layer.fixed_bytes() + touched * layer.expert_bytes();
     const double ops = static_cast<double>(rows) * layer.row_ops();
     const double bound = std::max(bytes / peaks.read_gbps, ops / peak_gops) * 1e-9;

@@ -8,8 +8,6 @@
 //
 //   expert_kernel_bench [isa] [type]
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -20,11 +18,11 @@
 
 #include "common/base/counter_rng.h"
 #include "common/quant/supported_types.h"
-#include "stage_worker/check/kernel_check.h"
 #include "stage_worker/check/machine_peaks.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/kernels/select.h"
+#include "tests/bench/checked_kernels.h"
+#include "tests/bench/measuring.h"
 
 namespace stagecoach {
 namespace {
@@ -41,41 +39,13 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {{768, 2048}, {2048, 768}, {2880, 2880}};
 
-double Seconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-// Input rows in the form that integer types take.
-struct Inputs {
-  std::vector<float> x = std::vector<float>(kMostRows * kMostCols);
-  std::vector<int8_t> q = std::vector<int8_t>(x.size());
-  std::vector<float> scales = std::vector<float>(x.size() / 32);
-  std::vector<int32_t> starts = std::vector<int32_t>(x.size() / 32);
-  std::vector<int32_t> half_starts = std::vector<int32_t>(x.size() / 16);
-
-  explicit Inputs(const Kernels& kernels) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(2 * UniformAt(1, i) - 1);
-    kernels.quantize_row(x.data(), static_cast<int64_t>(x.size()), q.data(), scales.data(), starts.data(),
-                         half_starts.data());
-  }
-  Activations view() const {
-    Activations in;
-    in.x = x.data();
-    in.q = q.data();
-    in.scales = scales.data();
-    in.starts = starts.data();
-    in.half_starts = half_starts.data();
-    return in;
-  }
-};
-
 // As many matrices as fill the memory, behind each other; the panels repeat, for what they hold does not matter.
 class Experts {
  public:
   Experts(const Kernels& kernels, TensorType type, Shape shape)
-      : kernels_(kernels), inputs_(kernels), span_{type, nullptr, shape.rows / kPanelRows, shape.cols} {
+      : kernels_(kernels),
+        inputs_(kernels, kMostRows * kMostCols),
+        span_{type, nullptr, shape.rows / kPanelRows, shape.cols} {
     const size_t panel_bytes = PanelBytes(type, shape.cols), row_bytes = RowBytes(type, shape.cols);
     matrix_bytes_ = static_cast<size_t>(span_.panels) * panel_bytes;
     count_ = static_cast<int64_t>(kMemoryBytes / matrix_bytes_);
@@ -119,25 +89,25 @@ class Experts {
     PanelSpan span = span_;
     span.data = memory_.data() + static_cast<size_t>(first) * matrix_bytes_;
     span.panels *= matrices;
-    kernels_.matmul(span, inputs_.view(), rows, out, span.panels * kPanelRows);
+    kernels_.matmul(span, inputs_.View(span.cols), rows, out, span.panels * kPanelRows);
   }
 
   template <typename Pass>
   static double Best(int threads, double bytes, Pass pass) {
     double least = 1e9;
     for (int i = 0; i < kPasses; ++i) {
-      const double begin = Seconds();
+      const double begin = WallSeconds();
       std::vector<std::thread> others;
       for (int t = 1; t < threads; ++t) others.emplace_back(pass, t);
       pass(0);
       for (std::thread& other : others) other.join();
-      least = std::min(least, Seconds() - begin);
+      least = std::min(least, WallSeconds() - begin);
     }
     return bytes * 1e-9 / least;
   }
 
   const Kernels& kernels_;
-  const Inputs inputs_;
+  const InputRows inputs_;
   PanelSpan span_;  // of one matrix
   size_t matrix_bytes_;
   int64_t count_;
@@ -161,19 +131,15 @@ void Measure(const Kernels& kernels, TensorType type, Shape shape, const std::ve
 }
 
 int Main(int argc, char** argv) {
-  const absl::StatusOr<const Kernels*> kernels = SelectKernels(argc > 1 ? argv[1] : "auto");
-  if (!kernels.ok()) return std::fprintf(stderr, "%s\n", kernels.status().ToString().c_str()), 2;
-  const bool valid = CheckKernels(**kernels).valid();
-  std::printf("%s: %s\n", (*kernels)->isa, valid ? "VALID" : "INVALID");
-  if (!valid) return 1;
+  const Kernels& kernels = CheckedKernelsOf(argc > 1 ? argv[1] : "auto");
   std::vector<MachinePeaks> peaks;
   for (const int threads : {1, 2}) {
-    peaks.push_back(MeasurePeaks(**kernels, threads).value());
+    peaks.push_back(MeasurePeaks(kernels, threads).value());
     std::printf("%d threads read %.1f GB/s\n", threads, peaks.back().read_gbps);
   }
   for (const TensorType type : kTypes) {
     if (argc > 2 && std::string(argv[2]) != GetTensorType(type).name) continue;
-    for (const Shape shape : kShapes) Measure(**kernels, type, shape, peaks);
+    for (const Shape shape : kShapes) Measure(kernels, type, shape, peaks);
   }
   return 0;
 }

@@ -5,8 +5,6 @@
 //
 //   mpirun -n 3 <flags of the launch line> hop_bench [turns]
 
-#include <time.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
@@ -19,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/transport/wait_ladder.h"
+#include "tests/bench/measuring.h"
 
 namespace stagecoach {
 namespace {
@@ -39,11 +38,7 @@ Lead ReadLead(const uint8_t* bytes) {
 }
 
 // CPU time of this thread: what other ranks take away by polling counts as added, not as compute.
-int64_t ThreadCpuUs() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
-}
+int64_t ThreadCpuUs() { return static_cast<int64_t>(1e6 * ThreadSeconds()); }
 
 // The compute thread of a stage: takes received frames, gives back frames to send.
 class ComputeThread {

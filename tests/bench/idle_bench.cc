@@ -9,16 +9,16 @@
 //   idle_bench [seconds of idleness before the second measurement: 60] [stages: 3] [model.gguf]
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/json/json_value.h"
+#include "tests/bench/measuring.h"
+#include "tests/testing/comes_true.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"
@@ -31,9 +31,6 @@ using nlohmann::json;
 
 constexpr double kWindowS = 10;
 constexpr double kAnswerTimeoutS = 60;
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 // A batch whose input pipe stays open: the job waits for more.
 class IdleJob {
@@ -49,11 +46,11 @@ class IdleJob {
                        {"method", "POST"},
                        {"url", "/v1/completions"},
                        {"body", {{"prompt", "The king of Assyria"}, {"max_tokens", 1}, {"temperature", 0}}}};
-    const double begin = Now();
+    const double begin = WallSeconds();
     front_.Write(line.dump() + "\n");
-    while (Now() - begin < kAnswerTimeoutS) {
-      if (TakeAnswer()) return Now() - begin;
-      SleepFor(0.0002);
+    while (WallSeconds() - begin < kAnswerTimeoutS) {
+      if (TakeAnswer()) return WallSeconds() - begin;
+      testing::SleepFor(0.0002);
     }
     valid_ = false;
     return -1;
@@ -104,16 +101,11 @@ struct Window {
 
 Window Measure(const IdleJob& job) {
   const testing::SchedulingCounts before = job.Counts();
-  const double begin = Now();
-  SleepFor(kWindowS);
+  const double begin = WallSeconds();
+  testing::SleepFor(kWindowS);
   const testing::SchedulingCounts after = job.Counts();
-  const double seconds = Now() - begin;
+  const double seconds = WallSeconds() - begin;
   return {100 * (after.cpu_s - before.cpu_s) / seconds, static_cast<double>(after.sleeps - before.sleeps) / seconds};
-}
-
-double MedianMs(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  return 1000 * seconds[seconds.size() / 2];
 }
 
 int Run(double idle_s, int stages, const std::string& model) {
@@ -121,24 +113,24 @@ int Run(double idle_s, int stages, const std::string& model) {
   job.Ask();  // the launch
   std::vector<double> busy, first;
   for (int i = 0; i < 20; ++i) busy.push_back(job.Ask());
-  const double idle_since = Now();
-  SleepFor(2);
+  const double idle_since = WallSeconds();
+  testing::SleepFor(2);
   const Window before = Measure(job);
-  SleepFor(std::max(0.0, idle_s - (Now() - idle_since)));
+  testing::SleepFor(std::max(0.0, idle_s - (WallSeconds() - idle_since)));
   const Window idle = Measure(job);
   first.push_back(job.Ask());
   for (int i = 0; i < 3; ++i) {
-    SleepFor(6);
+    testing::SleepFor(6);
     first.push_back(job.Ask());
   }
   std::printf("%s\n", job.Finish() ? "VALID" : "INVALID");
   const json result = {{"stages", stages},
-                       {"busy_token_ms", MedianMs(busy)},
+                       {"busy_token_ms", 1000 * Median(busy)},
                        {"before_idle_percent", before.percent},
                        {"idle_s", idle_s},
                        {"idle_percent", idle.percent},
                        {"wake_ups_per_s", idle.wake_ups_per_s},
-                       {"first_token_ms", MedianMs(first)},
+                       {"first_token_ms", 1000 * Median(first)},
                        {"first_token_worst_ms", 1000 * *std::max_element(first.begin(), first.end())}};
   std::printf("%s\n", result.dump(2).c_str());
   return 0;

@@ -11,7 +11,6 @@
 // attend/ISA/KV/memory            four query heads over a context from memory
 
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,6 +30,7 @@
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
 #include "tests/bench/checked_kernels.h"
+#include "tests/bench/measuring.h"
 
 namespace stagecoach {
 namespace {
@@ -63,12 +63,12 @@ class Stopwatch {
   // Calls `call` as often as the library wants.
   template <typename Call>
   void Time(Call call) {
-    const double begin = CpuSeconds();
+    const double begin = ThreadSeconds();
     for (auto _ : *state_) {
       call();
       benchmark::ClobberMemory();
     }
-    seconds_ = (CpuSeconds() - begin) / static_cast<double>(std::max<int64_t>(state_->iterations(), 1));
+    seconds_ = (ThreadSeconds() - begin) / static_cast<double>(std::max<int64_t>(state_->iterations(), 1));
   }
 
   // Of one call.
@@ -82,12 +82,6 @@ class Stopwatch {
   }
 
  private:
-  static double CpuSeconds() {
-    timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-  }
-
   benchmark::State* const state_;
   double seconds_ = 0;
 };
@@ -128,40 +122,13 @@ const Matrix& MatrixOf(TensorType type, size_t bytes) {
   return *last;
 }
 
-// Input rows in every form.
-struct Inputs {
-  std::vector<float> x = RandomFloats(2, kMaxColumns* kCols);
-  std::vector<int8_t> q = std::vector<int8_t>(x.size());
-  std::vector<float> scales = std::vector<float>(x.size() / 32);
-  std::vector<int32_t> starts = std::vector<int32_t>(x.size() / 32);
-  std::vector<int32_t> half_starts = std::vector<int32_t>(x.size() / 16);
-  std::vector<uint16_t> bf16 = std::vector<uint16_t>(x.size());
-
-  explicit Inputs(const Kernels& kernels) {
-    const int64_t all = static_cast<int64_t>(x.size());
-    kernels.quantize_row(x.data(), all, q.data(), scales.data(), starts.data(), half_starts.data());
-    kernels.round_row(x.data(), all, bf16.data());
-  }
-  Activations view() const {
-    Activations in;
-    in.x = x.data();
-    in.x_stride = kCols;
-    in.q = q.data();
-    in.scales = scales.data();
-    in.starts = starts.data();
-    in.half_starts = half_starts.data();
-    in.bf16 = bf16.data();
-    return in;
-  }
-};
-
 void Matmul(benchmark::State& state, const Subject& subject, TensorType type, int columns, size_t bytes) {
   const Matrix& matrix = MatrixOf(type, bytes);
-  const Inputs inputs(*subject.kernels);
+  const InputRows inputs(*subject.kernels, kMaxColumns * kCols);
   const int64_t rows = matrix.span.panels * kPanelRows;
   std::vector<float> out(static_cast<size_t>(columns * rows));
   Stopwatch watch(&state);
-  watch.Time([&] { subject.kernels->matmul(matrix.span, inputs.view(), columns, out.data(), rows); });
+  watch.Time([&] { subject.kernels->matmul(matrix.span, inputs.View(kCols), columns, out.data(), rows); });
   watch.CountOps(2.0 * static_cast<double>(rows * kCols) * columns, PeakGopsOf(subject.peaks, *subject.kernels, type));
   if (bytes == kMemoryBytes) watch.CountBytes(static_cast<double>(matrix.packed.size()), subject.peaks.read_gbps);
 }

@@ -11,19 +11,19 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
-#include "coordinator/cli/perplexity_score.h"
+#include "coordinator/cli/perplexity.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/text/vocabulary.h"
 #include "stage_worker/check/kernel_check.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/model/stage_model_impl.h"
+#include "stage_worker/model/stage_model.h"
+#include "tests/bench/checked_kernels.h"
 
 namespace stagecoach {
 namespace {
@@ -47,7 +47,7 @@ class WindowModel {
     config.max_rows = kWindow;
     config.max_slices = 1;
     auto model = std::make_unique<WindowModel>();
-    ASSIGN_OR_RETURN(model->stage_, StageModelImpl::Create(description, config, &model->counters_));
+    ASSIGN_OR_RETURN(model->stage_, StageModel::Load(description, config, &model->counters_));
     model->width_ = description->hyper.hidden;
     model->vocab_ = description->hyper.vocab;
     model->hidden_.resize(static_cast<size_t>(kWindow * model->width_));
@@ -81,7 +81,7 @@ class WindowModel {
 
  private:
   StageCounters counters_;
-  std::unique_ptr<StageModelImpl> stage_;
+  std::unique_ptr<StageModel> stage_;
   std::vector<float> hidden_;
   int64_t width_ = 0;
   int64_t vocab_ = 0;
@@ -168,10 +168,8 @@ absl::Status Measure(const std::string& text_path, absl::Span<char* const> files
 
 int Main(int argc, char** argv) {
   if (argc < 3) return std::fprintf(stderr, "usage: numerics_bench text.txt original.gguf quantised.gguf ...\n"), 2;
-  const Kernels& kernels = **SelectKernels("auto");
-  const bool valid = CheckKernels(kernels).valid();
-  std::printf("%s: %s\n\n", kernels.isa, valid ? "VALID" : "INVALID");
-  if (!valid) return 1;
+  CheckedKernelsOf("auto");
+  std::printf("\n");
   const absl::Status status = Measure(argv[1], absl::MakeConstSpan(argv + 2, static_cast<size_t>(argc - 2)));
   if (status.ok()) return 0;
   std::fprintf(stderr, "numerics_bench: %s\n", std::string(status.message()).c_str());

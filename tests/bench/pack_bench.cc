@@ -9,7 +9,6 @@
 
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +29,7 @@
 #include "stage_worker/weights/matrix_loader.h"
 #include "stage_worker/weights/stage_weights.h"
 #include "tests/bench/checked_kernels.h"
+#include "tests/bench/measuring.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
 
@@ -41,23 +41,16 @@ constexpr size_t kPieceBytes = MatrixLoader::kPieceBytes;
 constexpr size_t kMemoryBytes = size_t{256} << 20;  // more than the caches hold
 constexpr size_t kFileBytes = size_t{128} << 20;    // about
 
-double SecondsOf(clockid_t clock) {
-  timespec now;
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-double CpuSeconds() { return SecondsOf(CLOCK_PROCESS_CPUTIME_ID); }
-double WallSeconds() { return SecondsOf(CLOCK_MONOTONIC); }
-
 // Calls `call` as often as the library wants; it goes through `bytes` bytes of a file.
 template <typename Call>
 void Time(benchmark::State& state, size_t bytes, Call call) {
-  const double begin = CpuSeconds();
+  const double begin = SecondsOf(CLOCK_PROCESS_CPUTIME_ID);
   for (auto _ : state) {
     call();
     benchmark::ClobberMemory();
   }
-  const double seconds = (CpuSeconds() - begin) / static_cast<double>(std::max<int64_t>(state.iterations(), 1));
+  const double seconds =
+      (SecondsOf(CLOCK_PROCESS_CPUTIME_ID) - begin) / static_cast<double>(std::max<int64_t>(state.iterations(), 1));
   state.counters["GB/s"] = static_cast<double>(bytes) * 1e-9 / seconds;
 }
 

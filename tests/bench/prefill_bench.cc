@@ -11,7 +11,7 @@
 // offline: 256 requests of mixed lengths at once, over four stages; all rows by the time it took.
 //
 // A stage takes for a micro-batch of r rows: step + max(read * w(r), r * row) + pair * sum over slices of
-// C * (C + 2 * H), for C rows behind H others; w: how much more r rows read than one (read_curve.h). That is not the
+// C * (C + 2 * H), for C rows behind H others; w: how much more r rows read than one (ReadCurve). That is not the
 // curve that the scheduler fits, as no real stage is.
 
 #include <algorithm>

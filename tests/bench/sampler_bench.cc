@@ -5,13 +5,12 @@
 //
 // Times are the medians of many calls, in microseconds of CPU time. The row lies in the cache, as right after the head.
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/counter_rng.h"
@@ -19,6 +18,7 @@
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/sample/sampler.h"
+#include "tests/bench/measuring.h"
 #include "tests/testing/sample/naive_sampler.h"
 
 namespace stagecoach {
@@ -89,12 +89,6 @@ OpenSequence OpenWith(const SamplingParams& sampling, int64_t vocab) {
   return open;
 }
 
-double CpuUs() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
 // Whether the sampler picks what the naive one picks, after the rules.
 bool Agrees(const Kernels& kernels, const TokenHistory& history, const std::vector<float>& logits) {
   const int64_t vocab = static_cast<int64_t>(logits.size());
@@ -114,12 +108,11 @@ double MedianUs(const Kernels& kernels, const TokenHistory& history, const std::
                 Sampler* sampler) {
   std::vector<double> times;
   for (int32_t position = 0; position < kCalls; ++position) {
-    const double begin = CpuUs();
+    const double begin = ThreadSeconds();
     sampler->Sample(kernels, history, position, logits.data(), static_cast<int64_t>(logits.size()));
-    times.push_back(CpuUs() - begin);
+    times.push_back(1e6 * (ThreadSeconds() - begin));
   }
-  std::nth_element(times.begin(), times.begin() + kCalls / 2, times.end());
-  return times[kCalls / 2];
+  return Median(std::move(times));
 }
 
 int Run(const Kernels& kernels, int64_t vocab) {

@@ -8,7 +8,6 @@
 // share of them; mean: of Next, for the prefix cache has work only where rows fill blocks, which they all do at once.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -17,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "coordinator/schedule/scheduler.h"
+#include "tests/bench/measuring.h"
 
 namespace stagecoach {
 namespace {
@@ -29,21 +28,6 @@ constexpr int64_t kNewTokens = 200;
 struct Costs {
   double next_us = 0, confirm_us = 0;
 };
-
-class Timer {
- public:
-  double Us() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start_ = Clock::now();
-};
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 StepResult ResultOf(const MicroBatch& batch) {
   StepResult result{.number = batch.number};
@@ -100,9 +84,9 @@ class Run {
   }
 
   bool Submit() {
-    const Timer timer;
+    const double begin = WallSeconds();
     std::optional<MicroBatch> batch = scheduler_.Next();
-    const double us = timer.Us();
+    const double us = 1e6 * (WallSeconds() - begin);
     if (!batch) return false;
     if (!batch->open.empty()) {
       admit_.next_us = us;
@@ -115,9 +99,9 @@ class Run {
 
   void Confirm() {
     const bool admission = results_.front().number == 0;
-    const Timer timer;
+    const double begin = WallSeconds();
     const absl::StatusOr<std::vector<SequenceEvent>> events = scheduler_.Confirm(results_.front());
-    const double us = timer.Us();
+    const double us = 1e6 * (WallSeconds() - begin);
     results_.pop_front();
     if (!events.ok()) return Fail(events.status());
     if (admission) {

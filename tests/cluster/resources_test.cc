@@ -2,72 +2,55 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <iterator>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "common/base/cpu_topology.h"
 #include "common/base/host_info.h"
-#include "common/json/json_value.h"
 #include "common/transport/wait_ladder.h"
-#include "gtest/gtest.h"
-#include "tests/testing/paths.h"
-#include "tests/testing/process_tree.h"
-#include "tests/testing/shared_data.h"
-#include "tests/testing/subprocess.h"
+#include "tests/e2e/support/programs.h"
 #include "tests/testing/tiny_model.h"
 
-namespace stagecoach {
+namespace stagecoach::testing {
 namespace {
-
-using nlohmann::json;
-using testing::ProgramResult;
-using testing::Subprocess;
 
 constexpr uint64_t kMiB = 1 << 20;
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
 std::string BatchLine(int id, int max_tokens) {
-  const json line = {{"custom_id", std::to_string(id)},
-                     {"method", "POST"},
-                     {"url", "/v1/completions"},
-                     {"body", {{"prompt", "The king of Assyria"}, {"max_tokens", max_tokens}, {"temperature", 0}}}};
-  return line.dump().append("\n");
+  return BatchInputLine(std::to_string(id),
+                        {{"prompt", "The king of Assyria"}, {"max_tokens", max_tokens}, {"temperature", 0}});
 }
 
 TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
   // A model large enough that a second copy of its weights would break the bound: 170 MB of float weights over two
   // stages.
-  const testing::TempDir dir;
-  const std::string model = testing::WriteTinyModel(dir.File("large.gguf"), {.layers = 8,
-                                                                             .hidden = 1024,
-                                                                             .heads = 8,
-                                                                             .kv_heads = 4,
-                                                                             .head_dim = 128,
-                                                                             .ffn = 2048,
-                                                                             .vocab = 4096,
-                                                                             .context = 512,
-                                                                             .type = TensorType::kF16});
-  Subprocess front(testing::CoordinatorProgram(),
-                   {"generate", "-m", model, "--pp", "2", "-p", "abcdef", "-n", "400", "--output", "json",
-                    "--ignore-eos", "--kv-cache-memory", "64M", "-t", "2"});
+  const TempDir dir;
+  const std::string model = WriteTinyModel(dir.File("large.gguf"), {.layers = 8,
+                                                                    .hidden = 1024,
+                                                                    .heads = 8,
+                                                                    .kv_heads = 4,
+                                                                    .head_dim = 128,
+                                                                    .ffn = 2048,
+                                                                    .vocab = 4096,
+                                                                    .context = 512,
+                                                                    .type = TensorType::kF16});
+  const Words words = WordsOf("generate --pp 2 -p abcdef -n 400 --output json --ignore-eos --kv-cache-memory 64M -t 2");
+  Subprocess front(CoordinatorProgram(), Joined(words, {"-m", model}));
   std::vector<uint64_t> peak(2, 0);
-  const std::vector<testing::ProcessInfo> stages = testing::AwaitDescendants(front.pid(), "stage_worker", 2, 30);
+  const std::vector<ProcessInfo> stages = AwaitDescendants(front.pid(), "stage_worker", 2, 30);
   ASSERT_EQ(stages.size(), 2u);
-  while (testing::IsAlive(front.pid())) {
-    for (size_t i = 0; i < stages.size(); ++i) peak[i] = std::max(peak[i], testing::PeakResidentBytesOf(stages[i].pid));
-    front.WaitForOutput("\x01", 0.01);
-  }
+  const auto ended = [&] {
+    for (size_t i = 0; i < stages.size(); ++i) peak[i] = std::max(peak[i], PeakResidentBytesOf(stages[i].pid));
+    return !IsAlive(front.pid());
+  };
+  EXPECT_TRUE(front.WaitUntil(ended, 600));
   const ProgramResult result = front.Wait();
   ASSERT_EQ(result.exit_code, 0) << result;
-  const json answer = json::parse(result.out);
+  const Json answer = Json::parse(result.out);
   ASSERT_EQ(answer["stages"].size(), 2u);
-  for (const json& stage : answer["stages"]) {
+  for (const Json& stage : answer["stages"]) {
     const size_t index = stages[0].pid == stage["pid"].get<pid_t>() ? 0 : 1;
     const uint64_t owned = stage["weight_bytes"].get<uint64_t>() * 11 / 10 + stage["kv_bytes"].get<uint64_t>();
     EXPECT_GT(stage["weight_bytes"].get<uint64_t>(), 20 * kMiB);
@@ -79,16 +62,10 @@ TEST(Resources, AStageStaysWithinItsWeightsItsPoolAndWhatItAnnounced) {
 }
 
 // The CPUs of each stage of a short job.
-std::vector<std::vector<int>> CpusOfStages(const std::vector<std::string>& options) {
-  std::vector<std::string> arguments = {"generate", "-m",  testing::DemoModelPath(), "-p", "x", "-n", "2",
-                                        "--output", "json"};
-  arguments.insert(arguments.end(), options.begin(), options.end());
-  const ProgramResult result = testing::RunProgram(testing::CoordinatorProgram(), arguments);
-  EXPECT_EQ(result.exit_code, 0) << result;
+std::vector<std::vector<int>> CpusOfStages(const Words& options) {
   std::vector<std::vector<int>> cpus;
-  if (result.exit_code != 0) return cpus;
-  const json answer = json::parse(result.out);
-  for (const json& stage : answer["stages"]) cpus.push_back(stage["cpus"].get<std::vector<int>>());
+  const Json answer = CoordinatorJson(Joined(WordsOf("generate -m MODEL -p x -n 2 --output json"), options));
+  for (const Json& stage : answer["stages"]) cpus.push_back(stage["cpus"].get<std::vector<int>>());
   return cpus;
 }
 
@@ -122,41 +99,29 @@ TEST(CpuSets, AreDisjointWhereThereAreEnoughCpusAndEmptyOtherwise) {
 TEST(Resources, AShortageOfMemoryOrThreadsIsOneFinalErrorThatSaysWhatToLower) {
   struct Case {
     const char* limit_kib;
-    const char* option;
-    const char* value;
+    const char* words;
     const char* text;
   };
-  for (const Case& c : {Case{"2500000", "--max-num-batched-tokens", "65536", "lower --max-num-batched-tokens"},
-                        Case{"4000000", "--threads", "1000", "lower --threads"}}) {
-    const ProgramResult result = testing::RunProgram(
-        "sh", {"-c", "ulimit -v $0; exec \"$@\"", c.limit_kib, testing::CoordinatorProgram(), "generate", "-m",
-               testing::DemoModelPath(), "-p", "x", "-n", "4", "--micro-batches", "64", c.option, c.value});
+  for (const Case& c : {Case{"2500000", "--max-num-batched-tokens 65536", "lower --max-num-batched-tokens"},
+                        Case{"4000000", "--threads 1000", "lower --threads"}}) {
+    const Words generate = Joined(WordsOf("generate -m MODEL -p x -n 4 --micro-batches 64"), WordsOf(c.words));
+    const ProgramResult result =
+        RunProgram("sh", Joined({"-c", "ulimit -v $0; exec \"$@\"", c.limit_kib, CoordinatorProgram()}, generate));
     EXPECT_EQ(result.exit_code, 2) << result;
-    EXPECT_NE(result.err.find(c.text), std::string::npos) << result;
-    EXPECT_EQ(result.err.find("launching it again"), std::string::npos) << result;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(c.text), Not(HasSubstr("launching it again"))));
   }
 }
 
 class IdleJob : public ::testing::Test {
  protected:
   // A batch whose input pipe pauses: the job is up and has nothing to do.
-  IdleJob()
-      : front_(testing::CoordinatorProgram(), {"batch", "-m", testing::DemoModelPath(), "--pp", "3", "-t", "1", "-i",
-                                               "-", "-o", dir_.File("out.jsonl"), "-q"}) {}
+  IdleJob() : front_(CoordinatorProgram(), Batch("-", dir_.File("out.jsonl"), {"--pp", "3"})) {}
 
-  size_t Answers() const {
-    const std::string path = dir_.File("out.jsonl");
-    if (!std::filesystem::exists(path)) return 0;
-    const std::string text = testing::ReadFileOrDie(path);
-    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
-  }
-  void AwaitAnswers(size_t count) {
-    const double deadline = Now() + 30;
-    while (Answers() < count && Now() < deadline) SleepFor(0.0005);
-    ASSERT_EQ(Answers(), count) << front_.err();
+  void AwaitAnswers(int64_t count) {
+    EXPECT_TRUE(ComesTrue([&] { return LinesIn(dir_.File("out.jsonl")) == count; }, absl::Seconds(60))) << front_.err();
   }
 
-  testing::TempDir dir_;
+  TempDir dir_;
   Subprocess front_;
 };
 
@@ -167,14 +132,13 @@ TEST_F(IdleJob, WakesUpAsRarelyAsTheWaitPolicySaysAndAnswersStill) {
   AwaitAnswers(1);
   const double idle_since = Now();  // or a little before
   SleepFor(2);
-  std::vector<testing::ProcessInfo> stages = testing::DescendantsNamed(front_.pid(), "stage_worker");
+  std::vector<ProcessInfo> stages = DescendantsNamed(front_.pid(), "stage_worker");
   ASSERT_EQ(stages.size(), 3u);
-  const std::vector<testing::ProcessInfo> engines = testing::DescendantsNamed(front_.pid(), "coordinator engine");
+  const std::vector<ProcessInfo> engines = DescendantsNamed(front_.pid(), "coordinator engine");
   ASSERT_EQ(engines.size(), 1u);
-  const auto sleeps = [&](const std::vector<testing::ProcessInfo>& processes) {
+  const auto sleeps = [&](const std::vector<ProcessInfo>& processes) {
     std::vector<uint64_t> counts;
-    for (const testing::ProcessInfo& process : processes)
-      counts.push_back(testing::SchedulingCountsOf(process.pid).sleeps);
+    for (const ProcessInfo& process : processes) counts.push_back(SchedulingCountsOf(process.pid).sleeps);
     return counts;
   };
   const double begin = Now();
@@ -200,4 +164,4 @@ TEST_F(IdleJob, WakesUpAsRarelyAsTheWaitPolicySaysAndAnswersStill) {
 }
 
 }  // namespace
-}  // namespace stagecoach
+}  // namespace stagecoach::testing

@@ -3,232 +3,162 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/json/json_value.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/testing/paths.h"
-#include "tests/testing/process_tree.h"
-#include "tests/testing/shared_data.h"
-#include "tests/testing/subprocess.h"
+#include "tests/e2e/support/programs.h"
 
-namespace stagecoach {
+namespace stagecoach::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using testing::ProgramResult;
-using testing::Subprocess;
-
-void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+const Words kAsJson = {"--output", "json", "--logprobs", "3"};
 
 class SupervisionTest : public ::testing::Test {
  protected:
   // Each stage holds every micro-batch for 10 ms, so that the run is long enough to be disturbed.
-  std::vector<std::string> Arguments(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"generate",
-                                          "-m",
-                                          testing::DemoModelPath(),
-                                          "--raw",
-                                          "-p",
-                                          "And Jesus said unto them",
-                                          "--pp",
-                                          "2",
-                                          "-t",
-                                          "1",
-                                          "-n",
-                                          "120",
-                                          "--temp",
-                                          "0.8",
-                                          "--seed",
-                                          "11",
-                                          "--ignore-eos",
-                                          "--stage-delay-us",
-                                          "10000"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-  std::unique_ptr<Subprocess> Start(const std::vector<std::string>& more = {}) {
-    auto front =
-        std::make_unique<Subprocess>(testing::CoordinatorProgram(), Arguments(more),
-                                     std::vector<std::pair<std::string, std::string>>{{"TMPDIR", dir_.path()}});
-    return front;
+  std::unique_ptr<Subprocess> Start(const Words& more = {}) {
+    const Words words = Joined(WordsOf("generate -m MODEL --raw --pp 2 -t 1 -n 120 --temp 0.8 --seed 11 --ignore-eos "
+                                       "--stage-delay-us 10000"),
+                               {"-p", "And Jesus said unto them"});
+    return std::make_unique<Subprocess>(CoordinatorProgram(), Joined(words, more),
+                                        std::vector<std::pair<std::string, std::string>>{{"TMPDIR", dir_.path()}});
   }
   // Once text flows: every rank's process and the job's directories, for the check that nothing is left.
   void AwaitText(Subprocess* front) {
-    for (int i = 0; i < 600 && front->out().empty(); ++i)
-      front->WaitForOutput("\x01", 0.1);  // collects output for a moment
-    ASSERT_FALSE(front->out().empty()) << front->err();
+    ASSERT_TRUE(front->WaitUntil([&] { return !front->out().empty(); }, 60)) << front->err();
     Remember(front->pid());
   }
   void Remember(pid_t front) {
-    for (const testing::ProcessInfo& process : testing::Descendants(front)) seen_.push_back(process.pid);
-    for (const std::string& directory : testing::JobDirectories(front)) directories_.push_back(directory);
+    for (const ProcessInfo& process : Descendants(front)) seen_.push_back(process.pid);
+    for (const std::string& directory : JobDirectories(front)) directories_.push_back(directory);
   }
   void ExpectNothingLeft() {
-    for (int i = 0; i < 100; ++i) {
-      if (std::none_of(seen_.begin(), seen_.end(), testing::IsAlive) && std::filesystem::is_empty(dir_.path())) break;
-      SleepFor(0.1);
-    }
-    for (const pid_t pid : seen_) EXPECT_FALSE(testing::IsAlive(pid)) << "process " << pid << " is still there";
+    ComesTrue(
+        [&] { return std::none_of(seen_.begin(), seen_.end(), IsAlive) && std::filesystem::is_empty(dir_.path()); },
+        absl::Seconds(10));
+    for (const pid_t pid : seen_) EXPECT_FALSE(IsAlive(pid)) << "process " << pid << " is still there";
     for (const std::string& directory : directories_) EXPECT_FALSE(std::filesystem::exists(directory)) << directory;
     for (const auto& entry : std::filesystem::directory_iterator(dir_.path()))
       ADD_FAILURE() << "left behind: " << entry.path();
   }
   pid_t OnlyPid(pid_t front, const std::string& name, size_t index = 0) {
-    const std::vector<testing::ProcessInfo> found = testing::AwaitDescendants(front, name, index + 1, 30);
+    const std::vector<ProcessInfo> found = AwaitDescendants(front, name, index + 1, 30);
     EXPECT_GT(found.size(), index) << name;
     return found.size() > index ? found[index].pid : 0;
   }
 
-  static const std::string& ExpectedText() {
-    static const std::string* text = [] {
+  // What an undisturbed run gives, as one JSON object.
+  static const Json& Expected() {
+    static const Json* answer = [] {
       SupervisionTest undisturbed;
-      return new std::string(undisturbed.Start()->Wait(60).out);
+      const ProgramResult result = undisturbed.Start(kAsJson)->Wait(60);
+      EXPECT_EQ(result.exit_code, 0) << result;
+      return new Json(Json::parse(result.out));
     }();
-    return *text;
+    return *answer;
+  }
+  static std::string ExpectedText() { return Expected()["text"].get<std::string>() + "\n"; }
+  // The run ends well with this text, and nothing is left of it.
+  void ExpectTheText(Subprocess* front, const std::string& said, double timeout_s = 60) {
+    const ProgramResult result = front->Wait(timeout_s);
+    EXPECT_EQ(result.exit_code, 0) << result;
+    EXPECT_EQ(result.out, ExpectedText()) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(said));
+    ExpectNothingLeft();
   }
   void TestBody() override {}
 
-  testing::TempDir dir_;
+  TempDir dir_;
   std::vector<pid_t> seen_;
-  std::vector<std::string> directories_;
+  Words directories_;
 };
 
 TEST_F(SupervisionTest, AnUndisturbedRunEndsWithStatisticsAndLeavesNothing) {
   auto front = Start();
   AwaitText(front.get());
-  const ProgramResult result = front->Wait(60);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, ExpectedText());
-  EXPECT_GT(result.out.size(), 100u);
-  EXPECT_THAT(result.err, HasSubstr("tokens/s"));
   EXPECT_EQ(seen_.size(), 5u) << "the guard, mpirun, the engine and two stages";
   EXPECT_EQ(directories_.size(), 2u);
-  ExpectNothingLeft();
+  ExpectTheText(front.get(), "tokens/s");
+  EXPECT_GT(front->out().size(), 100u);
 }
 
 TEST_F(SupervisionTest, AKilledStageIsNamedAndTheTextGoesOnIdentically) {
-  const std::string expected = ExpectedText();
-  for (const size_t victim : {0u, 1u}) {
-    auto front = Start();
-    AwaitText(front.get());
-    kill(OnlyPid(front->pid(), "stage_worker", victim), SIGKILL);
-    SleepFor(1.0);
-    Remember(front->pid());
-    const ProgramResult result = front->Wait(60);
-    EXPECT_EQ(result.exit_code, 0) << result;
-    EXPECT_EQ(result.out, expected) << result.err;
-    EXPECT_THAT(result.err, HasSubstr("signal 9"));
-    ExpectNothingLeft();
-  }
+  auto front = Start();
+  AwaitText(front.get());
+  kill(OnlyPid(front->pid(), "stage_worker", 1), SIGKILL);
+  SleepFor(1.0);
+  Remember(front->pid());
+  ExpectTheText(front.get(), "signal 9");
 }
 
 TEST_F(SupervisionTest, AfterAKillTokensAndLogProbabilitiesAreTheSameToTheLastBit) {
   const std::string step_log = dir_.File("steps.jsonl");
-  const std::vector<std::string> options = {"--output", "json", "--logprobs", "3", "--step-log", step_log};
-  const ProgramResult calm = Start(options)->Wait(60);
-  ASSERT_EQ(calm.exit_code, 0) << calm;
-  std::filesystem::remove(step_log);
-
-  auto front = Start(options);
-  const auto steps = [&step_log] {
-    const std::string text = std::filesystem::exists(step_log) ? testing::ReadFileOrDie(step_log) : "";
-    return std::count(text.begin(), text.end(), '\n');
-  };
-  for (int i = 0; i < 600 && steps() < 40; ++i) front->WaitForOutput("\x01", 0.05);
-  ASSERT_GE(steps(), 40);
+  auto front = Start(Joined(kAsJson, {"--step-log", step_log}));
+  ASSERT_TRUE(front->WaitUntil([&] { return LinesIn(step_log) >= 40; }, 30));
   Remember(front->pid());
   kill(OnlyPid(front->pid(), "stage_worker", 0), SIGKILL);
   const ProgramResult disturbed = front->Wait(60);
   ASSERT_EQ(disturbed.exit_code, 0) << disturbed;
-  const auto expected = nlohmann::json::parse(calm.out), found = nlohmann::json::parse(disturbed.out);
-  ASSERT_EQ(expected["tokens"].size(), 120u);
-  EXPECT_EQ(found["tokens"].dump(), expected["tokens"].dump());
-  EXPECT_EQ(found["logprobs"].dump(), expected["logprobs"].dump());
+  const Json found = Json::parse(disturbed.out);
+  ASSERT_EQ(Expected()["tokens"].size(), 120u);
+  EXPECT_EQ(found["tokens"].dump(), Expected()["tokens"].dump());
+  EXPECT_EQ(found["logprobs"].dump(), Expected()["logprobs"].dump());
   EXPECT_EQ(found["timings"]["relaunches"], 1);
   std::filesystem::remove(step_log);
   ExpectNothingLeft();
 }
 
 TEST_F(SupervisionTest, AKilledCoordinatorRankIsReplacedAndTheTextGoesOnIdentically) {
-  const std::string expected = ExpectedText();
   auto front = Start();
   AwaitText(front.get());
   kill(OnlyPid(front->pid(), " engine "), SIGKILL);
-  const ProgramResult result = front->Wait(60);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, expected);
-  EXPECT_THAT(result.err, HasSubstr("lost"));
-  ExpectNothingLeft();
+  ExpectTheText(front.get(), "lost");
 }
 
 TEST_F(SupervisionTest, AKilledLauncherIsReplacedAndTheTextGoesOnIdentically) {
-  const std::string expected = ExpectedText();
   auto front = Start();
   AwaitText(front.get());
-  for (const testing::ProcessInfo& process : testing::Descendants(front->pid())) {
+  for (const ProcessInfo& process : Descendants(front->pid())) {
     if (process.command.find("mpirun") != std::string::npos) kill(process.pid, SIGKILL);
   }
-  const ProgramResult result = front->Wait(60);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, expected) << result.err;
-  ExpectNothingLeft();
+  ExpectTheText(front.get(), "");
 }
 
 TEST_F(SupervisionTest, AStoppedStageIsNoticedNamedAndReplaced) {
-  const std::string expected = ExpectedText();
   auto front = Start();
   AwaitText(front.get());
   kill(OnlyPid(front->pid(), "stage_worker", 1), SIGSTOP);
-  const ProgramResult result = front->Wait(90);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, expected);
-  EXPECT_THAT(result.err, HasSubstr("no heartbeat for"));
-  EXPECT_THAT(result.err, HasSubstr("stage 1 on "));
-  ExpectNothingLeft();
+  ExpectTheText(front.get(), "no heartbeat for", 90);
+  EXPECT_THAT(front->err(), HasSubstr("stage 1 on "));
 }
 
 TEST_F(SupervisionTest, AStoppedCoordinatorRankIsNoticedAndReplaced) {
-  const std::string expected = ExpectedText();
   auto front = Start();
   AwaitText(front.get());
   kill(OnlyPid(front->pid(), " engine "), SIGSTOP);
-  const ProgramResult result = front->Wait(90);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, expected);
-  ExpectNothingLeft();
+  ExpectTheText(front.get(), "", 90);
 }
 
 TEST_F(SupervisionTest, ABlipOfThreeSecondsHealsItselfWithoutARelaunch) {
-  const std::string expected = ExpectedText();
   auto front = Start();
   AwaitText(front.get());
   const pid_t stage = OnlyPid(front->pid(), "stage_worker", 0);
   kill(stage, SIGSTOP);
   SleepFor(3);
   kill(stage, SIGCONT);
-  const ProgramResult result = front->Wait(60);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, expected);
-  EXPECT_EQ(result.err.find("lost"), std::string::npos) << result.err;
-  ExpectNothingLeft();
+  ExpectTheText(front.get(), "");
+  EXPECT_THAT(front->err(), Not(HasSubstr("lost")));
 }
 
 TEST_F(SupervisionTest, LossesWithoutProgressEndWithCodeFiveWhenPatienceIsOver) {
   auto front = Start({"--relaunch-timeout", "0"});
   AwaitText(front.get());
   // From now on no stage survives for long; what was produced so far stays printed.
-  for (int i = 0; i < 3000 && testing::IsAlive(front->pid()); ++i) {
-    for (const testing::ProcessInfo& stage : testing::DescendantsNamed(front->pid(), "stage_worker"))
-      kill(stage.pid, SIGKILL);
+  for (int i = 0; i < 3000 && IsAlive(front->pid()); ++i) {
+    for (const ProcessInfo& stage : DescendantsNamed(front->pid(), "stage_worker")) kill(stage.pid, SIGKILL);
     SleepFor(0.02);
   }
   const ProgramResult result = front->Wait(60);
@@ -240,10 +170,10 @@ TEST_F(SupervisionTest, LossesWithoutProgressEndWithCodeFiveWhenPatienceIsOver) 
 
 TEST_F(SupervisionTest, AStageThatNeverReachesMpiIsALossAndThreeOfThemEndTheRun) {
   const std::string idle = dir_.File("idle_stage");
-  testing::WriteFileOrDie(idle, "#!/bin/sh\nexec sleep 600\n");
+  WriteFileOrDie(idle, "#!/bin/sh\nexec sleep 600\n");
   std::filesystem::permissions(idle, std::filesystem::perms::owner_all);
   auto front = Start({"--stage-worker", idle, "--startup-timeout", "2"});
-  ASSERT_FALSE(testing::AwaitDescendants(front->pid(), "sleep 600", 2, 30).empty());
+  ASSERT_FALSE(AwaitDescendants(front->pid(), "sleep 600", 2, 30).empty());
   Remember(front->pid());
   const ProgramResult result = front->Wait(60);
   EXPECT_EQ(result.exit_code, 5) << result;
@@ -257,16 +187,15 @@ TEST_F(SupervisionTest, AStageThatNeverReachesMpiIsALossAndThreeOfThemEndTheRun)
 TEST_F(SupervisionTest, AStageThatIsStoppedBeforeMpiIsNoticedLongBeforeTheStartUpTimeout) {
   const std::string stopped = dir_.File("stopped_stage");
   // The first launch alone has one that stops.
-  testing::WriteFileOrDie(stopped,
-                          absl::StrCat("#!/bin/sh\nif [ ! -e ", dir_.File("once"), " ]; then : >", dir_.File("once"),
-                                       "; kill -STOP $$; fi\nexec ", testing::StageWorkerProgram(), "\n"));
+  WriteFileOrDie(stopped, absl::StrCat("#!/bin/sh\nif [ ! -e ", dir_.File("once"), " ]; then : >", dir_.File("once"),
+                                       "; kill -STOP $$; fi\nexec ", StageWorkerProgram(), "\n"));
   std::filesystem::permissions(stopped, std::filesystem::perms::owner_all);
   const std::string expected = ExpectedText();
   const ProgramResult result = Start({"--stage-worker", stopped})->Wait(50);
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(result.out, expected);
-  EXPECT_THAT(result.err, HasSubstr("the job does not come up; on this host: rank "));
-  EXPECT_THAT(result.err, HasSubstr(" is stopped (pid "));
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("the job does not come up; on this host: rank "), HasSubstr(" is stopped (pid ")));
   for (const char* file : {"stopped_stage", "once"}) std::filesystem::remove(dir_.File(file));
   ExpectNothingLeft();
 }
@@ -292,13 +221,15 @@ TEST_F(SupervisionTest, AFrontKilledForGoodLeavesNoProcessAndNoFile) {
   ExpectNothingLeft();
 }
 
-TEST_F(SupervisionTest, TheFirstInterruptCancelsAndPrintsTheStatistics) {
+TEST_F(SupervisionTest, StreamsWhileItRunsAndCancelsAtTheFirstInterruptWithStatistics) {
   auto front = Start({"-n", "900"});
   AwaitText(front.get());
   front->Kill(SIGINT);
   const ProgramResult result = front->Wait(30);
   EXPECT_EQ(result.exit_code, 130) << result;
-  EXPECT_THAT(result.err, HasSubstr("tokens/s"));
+  EXPECT_EQ(result.out.back(), '\n');
+  EXPECT_THAT(result.err, AllOf(HasSubstr("tokens/s"), ContainsRegex("decode +[0-9]+ tokens"),
+                                ContainsRegex("stage +host"), HasSubstr("interrupted")));
   ExpectNothingLeft();
 }
 
@@ -317,4 +248,4 @@ TEST_F(SupervisionTest, TheSecondInterruptEndsAtOnce) {
 }
 
 }  // namespace
-}  // namespace stagecoach
+}  // namespace stagecoach::testing

@@ -3,27 +3,17 @@
 
 #include <signal.h>
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/comes_true.h"
-#include "tests/testing/process_tree.h"
 #include "tests/testing/tiny_architectures.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr int64_t kLayers = 6;
 
@@ -60,14 +50,11 @@ class Jobs {
     WriteFileOrDie(in_, lines);
   }
 
-  // The command, with a new file for what it answers, `out()`.
+  // The command, with a new file for what it answers.
   Words Command(const Words& more) {
     out_ = directory_.File(absl::StrCat("out", ++runs_, ".jsonl"));
-    Words words = {"batch", "-m", model_, "-i", in_, "-o", out_, "-t", "1", "--progress", "never"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return Joined({"batch", "-m", model_, "-i", in_, "-o", out_, "-t", "1", "--progress", "never"}, more);
   }
-  const std::string& out() const { return out_; }
 
   // Tokens, bytes and log-probabilities of every line, as they are written.
   std::map<std::string, std::string> Answers() const {
@@ -83,10 +70,7 @@ class Jobs {
     EXPECT_EQ(result.exit_code, 0) << result;
     return result.exit_code == 0 ? Answers() : std::map<std::string, std::string>();
   }
-  int64_t Answered() const {
-    std::ifstream file(out_);
-    return std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n');
-  }
+  int64_t Answered() const { return LinesIn(out_); }
   // Tokens of prompts that came from the prefix cache in the latest run.
   int64_t Cached() const {
     int64_t cached = 0;
@@ -103,15 +87,6 @@ class Jobs {
   int runs_ = 0;
 };
 
-std::vector<pid_t> Stages(pid_t front) {
-  std::vector<pid_t> stages;
-  for (const ProcessInfo& process : DescendantsNamed(front, "stage_worker")) {
-    const std::string program = process.command.substr(0, process.command.find(' '));  // the launcher names it, too
-    if (absl::EndsWith(program, "stage_worker")) stages.push_back(process.pid);
-  }
-  return stages;
-}
-
 class EveryArchitecture : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryArchitecture, GivesTheSameAnswersWhereverItIsCutAndWhenAStageIsKilled) {
@@ -123,8 +98,8 @@ TEST_P(EveryArchitecture, GivesTheSameAnswersWhereverItIsCutAndWhenAStageIsKille
 
   Subprocess front(CoordinatorProgram(), jobs.Command({"--layer-split", "2,4", "--stage-delay-us", "15000"}));
   // In the midst of the others' answers.
-  ASSERT_TRUE(ComesTrue([&] { return jobs.Answered() > 0; }, absl::Seconds(60))) << front.err();
-  const std::vector<pid_t> stages = Stages(front.pid());
+  ASSERT_TRUE(front.WaitUntil([&] { return jobs.Answered() > 0; }, 60)) << front.err();
+  const std::vector<pid_t> stages = StagesOf(front.pid());
   ASSERT_EQ(stages.size(), 2u);
   ASSERT_EQ(jobs.Answered(), 1);
   kill(stages.back(), SIGKILL);
@@ -147,9 +122,8 @@ std::string WriteRoundHeads(const std::string& path, const std::string& architec
 
 // Prompts of fourteen windows that begin alike, and one that does not.
 std::string LongLines() {
-  std::string begin, lines;
-  for (int i = 0; i < 3; ++i)
-    absl::StrAppend(&begin, "In the beginning was a word, and it was read to the end of the day. ");
+  const std::string begin = Repeated("In the beginning was a word, and it was read to the end of the day.", 3);
+  std::string lines;
   for (int i = 0; i < 6; ++i) {
     const std::string own = absl::StrCat(i, " is the number of this one.");
     const std::string prompt = i == 2 ? absl::StrCat(own, begin) : absl::StrCat(begin, own);
@@ -189,10 +163,9 @@ TEST_P(KvBlocks, HardlyEnoughOfThemAreReusedWithTheSameAnswers) {
 
 TEST_P(KvBlocks, VerifyFindsNoDifference) {
   const TempDir directory;
-  const ProgramResult result =
-      Coordinator({"verify", "-m", WriteRoundHeads(directory.File("tiny.gguf"), GetParam()), "--layer-split", "3,3",
-                   "-n", "6", "-t", "1", "--chunks", "7", "--splits", "1", "--checksums"},
-                  /*input=*/"", /*timeout_s=*/300);
+  const Words words = WordsOf("verify --layer-split 3,3 -n 6 -t 1 --chunks 7 --splits 1 --checksums -m");
+  const ProgramResult result = Coordinator(Joined(words, {WriteRoundHeads(directory.File("tiny.gguf"), GetParam())}),
+                                           /*input=*/"", /*timeout_s=*/300);
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, HasSubstr("identical: ")) << result;
 }

@@ -7,27 +7,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/trace_check.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
-ProgramResult Bench(const Words& more) {
-  Words words = {"bench", "-t", "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  return Coordinator(words, "", 300);
-}
+ProgramResult Bench(const Words& more) { return Coordinator(Joined({"bench", "-t", "1"}, more), "", 300); }
 
-Words OnDemo(const Words& more) { return Joined({"-m", DemoModelPath()}, more); }
+ProgramResult BenchOfDemo(absl::string_view more) { return Bench(Joined(WordsOf("-m MODEL"), WordsOf(more))); }
 
 void ExpectRates(const Json& record) {
   EXPECT_GT(record["avg_ts"].get<double>(), 0) << record;
@@ -40,7 +30,7 @@ void ExpectRates(const Json& record) {
 }
 
 TEST(Bench, SaysValidBeforeATableOfEveryTest) {
-  const ProgramResult result = Bench(OnDemo({"-p", "16", "-n", "4", "-d", "0,40", "-b", "1,3", "-r", "2"}));
+  const ProgramResult result = BenchOfDemo("-p 16 -n 4 -d 0,40 -b 1,3 -r 2");
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, StartsWith("VALID: "));
   const std::vector<std::string> lines = Lines(result.out);
@@ -54,30 +44,9 @@ TEST(Bench, SaysValidBeforeATableOfEveryTest) {
 }
 
 TEST(Bench, GivesJsonWithEveryField) {
-  const ProgramResult result = Bench(OnDemo({"-p",
-                                             "16",
-                                             "-n",
-                                             "4",
-                                             "-b",
-                                             "2",
-                                             "-d",
-                                             "8",
-                                             "-r",
-                                             "3",
-                                             "-o",
-                                             "json",
-                                             "--isa",
-                                             "scalar",
-                                             "--temp",
-                                             "0.7",
-                                             "--top-k",
-                                             "40",
-                                             "--top-p",
-                                             "0.9",
-                                             "--min-p",
-                                             "0.01",
-                                             "--repeat-penalty",
-                                             "1.1"}));
+  const ProgramResult result = BenchOfDemo(
+      "-p 16 -n 4 -b 2 -d 8 -r 3 -o json --isa scalar --temp 0.7 --top-k 40 --top-p 0.9 --min-p 0.01 "
+      "--repeat-penalty 1.1");
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, HasSubstr("VALID: "));
   EXPECT_THAT(result.err, HasSubstr("sampling: temp 0.7, top-k 40, "));
@@ -100,10 +69,11 @@ TEST(Bench, GivesJsonWithEveryField) {
   EXPECT_EQ(json[1]["n_parallel"], 2);
 }
 
-TEST(Bench, RunsOneJobForEveryNumberOfStages) {
+TEST(Bench, RunsOneJobForEveryNumberOfStagesWhoseLogsAndTracesFollowEachOther) {
   const TempDir dir;
-  const ProgramResult result = Bench(OnDemo({"-p", "16", "-n", "4", "-b", "3", "-r", "1", "-o", "jsonl", "--pp", "1,2",
-                                             "--cpu-bind", "none", "--step-log", dir.File("steps.jsonl")}));
+  const std::string steps = dir.File("steps.jsonl"), trace = dir.File("trace.json");
+  const ProgramResult result = BenchOfDemo(
+      absl::StrCat("-p 16 -n 4 -b 3 -r 1 -o jsonl --pp 1,2 --cpu-bind none --step-log ", steps, " --trace ", trace));
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 4u) << result;
@@ -113,16 +83,18 @@ TEST(Bench, RunsOneJobForEveryNumberOfStages) {
     EXPECT_EQ(record["n_stages"], i < 2 ? 1 : 2);
     EXPECT_TRUE(record["peak_share"].is_number()) << record;
   }
-  std::set<size_t> stages;  // the log holds the steps of both jobs
-  for (const std::string& line : Lines(ReadFileOrDie(dir.File("steps.jsonl")))) {
-    stages.insert(Json::parse(line)["stages"].size());
-  }
+  std::set<size_t> stages;
+  for (const std::string& line : Lines(ReadFileOrDie(steps))) stages.insert(Json::parse(line)["stages"].size());
   EXPECT_THAT(stages, ElementsAre(1, 2));
+  ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(trace), nullptr, false));
+  const Json jobs = CoordinatorJson({"trace", "summary", trace, "--json"})["jobs"];
+  ASSERT_EQ(jobs.size(), 2u);
+  for (size_t job : {0, 1}) EXPECT_EQ(jobs[job]["stages"].size(), job + 1);
 }
 
 TEST(Bench, MeasuresModelsWithoutAFile) {
-  const ProgramResult result = Bench({"--load-format", "dummy", "--shape", "tiny", "--type", "q8_0,q4_0", "-p", "8",
-                                      "-n", "0", "-r", "1", "-o", "csv", "-q"});
+  const ProgramResult result =
+      Bench(WordsOf("--load-format dummy --shape tiny --type q8_0,q4_0 -p 8 -n 0 -r 1 -o csv -q"));
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, IsEmpty());
   const std::vector<std::string> lines = Lines(result.out);
@@ -146,8 +118,7 @@ TEST(Bench, TakesTheLayoutOfTypeId42) {
 }
 
 TEST(Bench, WorksInAWorldThatMpirunStarted) {
-  const ProgramResult result =
-      World({"bench", "-m", DemoModelPath(), "-t", "1", "-p", "16", "-n", "4", "-r", "1", "-o", "jsonl"}, 2, "", 300);
+  const ProgramResult result = World(WordsOf("bench -m MODEL -t 1 -p 16 -n 4 -r 1 -o jsonl"), 2, "", 300);
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 2u) << result;
@@ -155,8 +126,7 @@ TEST(Bench, WorksInAWorldThatMpirunStarted) {
 }
 
 TEST(Bench, EndsCleanlyWhenInterrupted) {
-  Subprocess bench(CoordinatorProgram(),
-                   {"bench", "-m", DemoModelPath(), "-t", "1", "-p", "16", "-n", "512", "-r", "100", "-o", "json"});
+  Subprocess bench(CoordinatorProgram(), WordsOf("bench -m MODEL -t 1 -p 16 -n 512 -r 100 -o json"));
   ASSERT_TRUE(bench.WaitForOutput("pp16", 0.1) || bench.WaitForOutput("VALID", 60));
   ASSERT_TRUE(bench.WaitForOutput("[", 120));  // the first test is through
   bench.Kill(SIGINT);
@@ -167,65 +137,40 @@ TEST(Bench, EndsCleanlyWhenInterrupted) {
   EXPECT_EQ(Json::parse(result.out).size(), 1u);
 }
 
-struct WrongBench {
-  const char* name;
-  Words arguments;
-  int exit_code;
-  const char* message;
-};
-
-class BenchOfWrongInput : public ::testing::TestWithParam<WrongBench> {};
-
-TEST_P(BenchOfWrongInput, EndsWithAMessageBeforeAnythingStarts) {
-  const ProgramResult result = Coordinator(GetParam().arguments);
-  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result;
-  EXPECT_THAT(result.err, HasSubstr(GetParam().message));
-  EXPECT_THAT(result.out, IsEmpty());
+TEST(Bench, WrongInputEndsWithAMessageBeforeAnythingStarts) {
+  ExpectRefused({"bench"}, {
+                               {"", 2, "--model is required, or --load-format dummy"},
+                               {"-m /nowhere.gguf", 3, "/nowhere.gguf"},
+                               {"--load-format dummy --type q8_0", 2, "--shape is required"},
+                               {"--load-format dummy --shape tiny", 2, "--type is required"},
+                               {"--load-format dummy --shape huge --type q8_0", 3, "huge"},
+                           });
+  ExpectRefused(WordsOf("bench -m MODEL"), {
+                                               {"--shape tiny", 2, "--shape and --type need --load-format dummy"},
+                                               {"--load-format dummy", 2, "instead of --model"},
+                                               {"-p 128;512", 2, "'128;512' is not an integer"},
+                                               {"-b 1,,2", 2, "'' is not an integer"},
+                                               {"-d -1", 2, "-1 is out of range, expected 0 to"},
+                                               {"-b 0", 2, "0 is out of range, expected 1 to 4096"},
+                                               {"-r 0", 2, "--repetitions: 0 is out of range, expected 1 to"},
+                                               {"-p 0 -n 0", 2, "there is nothing to measure"},
+                                               {"-p 2048", 2, "-p: pp2048 needs 2049 tokens of context"},
+                                               {"-d 1000", 2, "tg128 @ d1000 needs"},
+                                               {"-b 600", 2, "600 sequences do not fit a micro-batch of 512 rows"},
+                                               {"--pp 1,9", 2, "9 stages, but the model has 8 layers"},
+                                               {"-o xml", 2, "'xml' is not one of md, csv, json, jsonl"},
+                                               {"--isa mmx", 2, "--isa: 'mmx' is not one of auto, scalar, avx2"},
+                                           });
 }
-
-Words Wrong(const Words& more) {
-  Words words = {"bench"};
-  const Words rest = OnDemo(more);
-  words.insert(words.end(), rest.begin(), rest.end());
-  return words;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Usage, BenchOfWrongInput,
-    ::testing::Values(
-        WrongBench{"NoModel", {"bench"}, 2, "--model is required, or --load-format dummy"},
-        WrongBench{"NoSuchFile", {"bench", "-m", "/nowhere.gguf"}, 3, "/nowhere.gguf"},
-        WrongBench{"ShapeWithoutDummy", Wrong({"--shape", "tiny"}), 2, "--shape and --type need --load-format dummy"},
-        WrongBench{"DummyWithAFile", Wrong({"--load-format", "dummy"}), 2, "instead of --model"},
-        WrongBench{
-            "DummyWithoutShape", {"bench", "--load-format", "dummy", "--type", "q8_0"}, 2, "--shape is required"},
-        WrongBench{"DummyWithoutType", {"bench", "--load-format", "dummy", "--shape", "tiny"}, 2, "--type is required"},
-        WrongBench{"UnknownShape", {"bench", "--load-format", "dummy", "--shape", "huge", "--type", "q8_0"}, 3, "huge"},
-        WrongBench{"ListIsNoList", Wrong({"-p", "128;512"}), 2, "'128;512' is not an integer"},
-        WrongBench{"EmptyPartOfAList", Wrong({"-b", "1,,2"}), 2, "'' is not an integer"},
-        WrongBench{"NegativeDepth", Wrong({"-d", "-1"}), 2, "-1 is out of range, expected 0 to"},
-        WrongBench{"NoSequences", Wrong({"-b", "0"}), 2, "0 is out of range, expected 1 to 4096"},
-        WrongBench{"NoRepetitions", Wrong({"-r", "0"}), 2, "--repetitions: 0 is out of range, expected 1 to"},
-        WrongBench{"NothingToMeasure", Wrong({"-p", "0", "-n", "0"}), 2, "there is nothing to measure"},
-        WrongBench{"PromptBeyondTheContext", Wrong({"-p", "2048"}), 2, "-p: pp2048 needs 2049 tokens of context"},
-        WrongBench{"DepthBeyondTheContext", Wrong({"-d", "1000"}), 2, "tg128 @ d1000 needs"},
-        WrongBench{"MoreSequencesThanRows", Wrong({"-b", "600"}), 2,
-                   "600 sequences do not fit a micro-batch of 512 rows"},
-        WrongBench{"MoreStagesThanLayers", Wrong({"--pp", "1,9"}), 2, "9 stages, but the model has 8 layers"},
-        WrongBench{"UnknownFormat", Wrong({"-o", "xml"}), 2, "'xml' is not one of md, csv, json, jsonl"},
-        WrongBench{"UnknownInstructionSet", Wrong({"--isa", "mmx"}), 2,
-                   "--isa: 'mmx' is not one of auto, scalar, avx2"}),
-    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Bench, RefusesMoreSequencesThanTheCacheHolds) {
-  const ProgramResult result =
-      Bench(OnDemo({"-p", "0", "-n", "4", "-d", "200", "-b", "64", "-r", "1", "--kv-cache-memory", "1M"}));
+  const ProgramResult result = BenchOfDemo("-p 0 -n 4 -d 200 -b 64 -r 1 --kv-cache-memory 1M");
   EXPECT_EQ(result.exit_code, 2) << result;
   EXPECT_THAT(result.err, HasSubstr("tg4 @ d200 x64 needs"));
 }
 
 TEST(Bench, PrintsTheLaunchLinesOfADryRun) {
-  const ProgramResult result = Bench(OnDemo({"--pp", "1,2", "--dry-run"}));
+  const ProgramResult result = BenchOfDemo("--pp 1,2 --dry-run");
   ASSERT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(Lines(result.out).size(), 2u) << result;
 }

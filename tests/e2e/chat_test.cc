@@ -3,31 +3,19 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/process_tree.h"
 #include "tests/testing/terminal.h"
 #include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 Words ChatWords(const Words& more) { return Joined({"chat", "-m", DemoModelPath(), "-t", "1"}, more); }
 
@@ -156,125 +144,120 @@ TEST(Chat, GoesOnWhenAStageIsLostInTheMiddleOfAnAnswer) {
   Subprocess chat(CoordinatorProgram(), ChatWords(Slow({})));
   chat.Write(input);
   ASSERT_TRUE(chat.WaitForOutput("Hello! I", 60)) << chat.err();
-  const std::vector<ProcessInfo> stages = AwaitDescendants(chat.pid(), "stage_worker", 2, 10);
+  const std::vector<pid_t> stages = StagesOf(chat.pid());
   ASSERT_FALSE(stages.empty());
   ASSERT_TRUE(chat.WaitForOutput("Symbol", 60)) << chat.err();  // of the second answer
   ASSERT_LT(chat.out().size(), whole.out.size());
-  ASSERT_EQ(kill(stages.back().pid, SIGKILL), 0);
+  ASSERT_EQ(kill(stages.back(), SIGKILL), 0);
   const ProgramResult result = chat.Wait(120);
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_EQ(result.out, whole.out);
   EXPECT_THAT(result.err, HasSubstr("launching it again"));
 }
 
-TEST(Chat, EndsAtASignalWithWhatCame) {
-  Subprocess chat(CoordinatorProgram(), ChatWords(Slow({"-q"})));
-  chat.Write("Hello\nGenesis 1:1\n");
-  ASSERT_TRUE(chat.WaitForOutput("Hello! I", 60)) << chat.err();
-  chat.Kill(SIGINT);
-  const ProgramResult result = chat.Wait();
-  EXPECT_EQ(result.exit_code, 130) << result;
-  EXPECT_THAT(Lines(result.out), SizeIs(1));
-}
-
-TEST(Chat, FinishesItsAnswerWhenItIsToDrain) {
-  Subprocess chat(CoordinatorProgram(), ChatWords(Slow({"-q"})));
-  chat.Write("Hello\nGenesis 1:1\n");
-  ASSERT_TRUE(chat.WaitForOutput("Hello! I", 60)) << chat.err();
-  chat.Kill(SIGUSR1);
-  const ProgramResult result = chat.Wait();
-  EXPECT_EQ(result.exit_code, 130) << result;
-  EXPECT_EQ(result.out, Chat("Hello\n").out);
+TEST(Chat, EndsAtASignalWithWhatCameOrWithTheWholeAnswerWhenItIsToDrain) {
+  for (const int signal : {SIGINT, SIGUSR1}) {
+    Subprocess chat(CoordinatorProgram(), ChatWords(Slow({"-q"})));
+    chat.Write("Hello\nGenesis 1:1\n");
+    ASSERT_TRUE(chat.WaitForOutput("Hello! I", 60)) << chat.err();
+    chat.Kill(signal);
+    const ProgramResult result = chat.Wait();
+    EXPECT_EQ(result.exit_code, 130) << result;
+    EXPECT_THAT(Lines(result.out), SizeIs(1));
+    if (signal == SIGUSR1) {
+      EXPECT_EQ(result.out, Chat("Hello\n").out);
+    }
+  }
 }
 
 // At a terminal, with a state directory of its own.
 class ChatAtATerminal : public ::testing::Test {
  protected:
-  Terminal Start(const Words& more) {
-    return Terminal(CoordinatorProgram(), ChatWords(more),
-                    {{"TERM", "xterm"}, {"XDG_STATE_HOME", state_.path()}, {"NO_COLOR", ""}});
+  void Start(const Words& more) {
+    const std::string state = state_.path();
+    terminal_ = std::make_unique<Terminal>(CoordinatorProgram(), ChatWords(more),
+                                           std::vector<std::pair<std::string, std::string>>{
+                                               {"TERM", "xterm"}, {"XDG_STATE_HOME", state}, {"NO_COLOR", ""}});
   }
+  // Waits until it shows the text, behind what was waited for before. Nothing more is waited for after a failure.
+  void Await(const std::string& text) {
+    if (HasFatalFailure()) return;
+    ASSERT_TRUE(terminal_->Shows(text)) << terminal_->shown();
+  }
+  // Types when that is shown.
+  void After(const std::string& text, const std::string& keys) {
+    Await(text);
+    terminal_->Type(keys);
+  }
+  void ExpectEnd(int exit_code) { EXPECT_EQ(terminal_->Wait(), exit_code) << terminal_->shown(); }
   std::string HistoryPath() const { return state_.File("stagecoach/chat_history"); }
 
   const TempDir state_;
+  std::unique_ptr<Terminal> terminal_;
 };
 
 TEST_F(ChatAtATerminal, EditsLinesStreamsAnswersAndLeavesAtCtrlD) {
-  Terminal terminal = Start({"--pp", "2"});
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("Helxx\x7f\x7flo\r");
-  ASSERT_TRUE(terminal.Shows("Hello! I am a small demonstration model.")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("\x1b[2m38 tokens, ")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("\x1b[A\r");  // the line before
-  ASSERT_TRUE(terminal.Shows("Hello! I am a small demonstration model.")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("/stats\r");
-  ASSERT_TRUE(terminal.Shows("conversation  4 messages")) << terminal.shown();
-  terminal.Type("\x04");
-  EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
+  Start({"--pp", "2"});
+  After("> ", "Helxx\x7f\x7flo\r");
+  Await("Hello! I am a small demonstration model.");
+  Await("\x1b[2m38 tokens, ");
+  After("> ", "\x1b[A\r");  // the line before
+  Await("Hello! I am a small demonstration model.");
+  After("> ", "/stats\r");
+  After("conversation  4 messages", "\x04");
+  ExpectEnd(0);
 }
 
 TEST_F(ChatAtATerminal, StopsAnAnswerAtCtrlCKeepsWhatCameAndLeavesAtTheSecond) {
-  Terminal terminal = Start(Slow({"--ignore-eos"}));
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("Hello\r");
-  ASSERT_TRUE(terminal.Shows("Hello! I am")) << terminal.shown();
-  terminal.Type("\x03");
-  ASSERT_TRUE(terminal.Shows("; stopped")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type(absl::StrCat("/save ", state_.File("c.json"), "\r"));
-  ASSERT_TRUE(terminal.Shows("2 messages in")) << terminal.shown();
+  Start(Slow({"--ignore-eos"}));
+  After("> ", "Hello\r");
+  After("Hello! I am", "\x03");
+  Await("; stopped");
+  After("> ", absl::StrCat("/save ", state_.File("c.json"), "\r"));
+  Await("2 messages in");
+  if (HasFatalFailure()) return;
   const Json messages = Json::parse(ReadFileOrDie(state_.File("c.json")));
   EXPECT_THAT(messages[1]["content"].get<std::string>(), StartsWith("Hello! I am"));
-  terminal.Type("Hello\r");
-  ASSERT_TRUE(terminal.Shows("Hello! I am")) << terminal.shown();
-  terminal.Type("\x03");
-  ASSERT_TRUE(terminal.Shows("; stopped")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("\x03");
-  EXPECT_EQ(terminal.Wait(), 130) << terminal.shown();
+  terminal_->Type("Hello\r");
+  After("Hello! I am", "\x03");
+  Await("; stopped");
+  After("> ", "\x03");
+  ExpectEnd(130);
 }
 
 TEST_F(ChatAtATerminal, TakesWhatIsTypedDuringAnAnswerAfterIt) {
-  Terminal terminal = Start(Slow({}));
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("Hello\r");
-  ASSERT_TRUE(terminal.Shows("Hello! I")) << terminal.shown();
-  terminal.Type("/stats\r\x04");
-  EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
-  EXPECT_THAT(terminal.shown(), HasSubstr("conversation  2 messages"));
+  Start(Slow({}));
+  After("> ", "Hello\r");
+  After("Hello! I", "/stats\r\x04");
+  ExpectEnd(0);
+  EXPECT_THAT(terminal_->shown(), HasSubstr("conversation  2 messages"));
 }
 
 TEST_F(ChatAtATerminal, ForgetsALineAtCtrlC) {
-  Terminal terminal = Start({});
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
+  Start({});
+  Await("> ");
   for (int i = 0; i < 2; ++i) {
-    terminal.Type("Wrong");
-    ASSERT_TRUE(terminal.Shows("Wrong")) << terminal.shown();
-    terminal.Type("\x03");
-    ASSERT_TRUE(terminal.Shows("Ctrl-C again or Ctrl-D leaves")) << terminal.shown();
-    ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
+    terminal_->Type("Wrong");
+    After("Wrong", "\x03");
+    Await("Ctrl-C again or Ctrl-D leaves");
+    Await("> ");
   }
-  terminal.Type("\x03");
-  EXPECT_EQ(terminal.Wait(), 130) << terminal.shown();
+  terminal_->Type("\x03");
+  ExpectEnd(130);
 }
 
 TEST_F(ChatAtATerminal, KeepsItsHistoryForTheUserAlone) {
   for (const char* line : {"Gr\xC3\xBC\xC3\x9F"
                            "e",
                            "/help"}) {
-    Terminal terminal = Start({"-n", "1"});
-    ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-    terminal.Type(absl::StrCat(line, "\r"));
-    ASSERT_TRUE(terminal.Shows("\n> ")) << terminal.shown();
-    terminal.Type("\x1b[A\x1b[A");
-    EXPECT_TRUE(
-        terminal.Shows("Gr\xC3\xBC\xC3\x9F"
-                       "e"))
-        << terminal.shown();
-    terminal.Type("\x15\x04");  // nothing of it
-    EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
+    Start({"-n", "1"});
+    After("> ", absl::StrCat(line, "\r"));
+    After("\n> ", "\x1b[A\x1b[A");
+    After(
+        "Gr\xC3\xBC\xC3\x9F"
+        "e",
+        "\x15\x04");  // nothing of it
+    ExpectEnd(0);
   }
   EXPECT_EQ(ReadFileOrDie(HistoryPath()),
             "Gr\xC3\xBC\xC3\x9F"
@@ -287,112 +270,81 @@ TEST_F(ChatAtATerminal, KeepsItsHistoryForTheUserAlone) {
 }
 
 TEST_F(ChatAtATerminal, KeepsNoHistoryWhenItIsNotTo) {
-  Terminal terminal = Start({"--no-history"});
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("/exit\r");
-  EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
+  Start({"--no-history"});
+  After("> ", "/exit\r");
+  ExpectEnd(0);
   struct stat file;
   EXPECT_NE(stat(state_.File("stagecoach").c_str(), &file), 0);
 }
 
 TEST_F(ChatAtATerminal, WarnsOnceWhenItCannotKeepAHistory) {
   WriteFileOrDie(state_.File("stagecoach"), "a file in the way");
-  Terminal terminal = Start({"-n", "1"});
-  ASSERT_TRUE(terminal.Shows("--no-history goes without")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("Hello\r");
-  ASSERT_TRUE(terminal.Shows("1 token")) << terminal.shown();
-  terminal.Type("/exit\r");
-  EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
-  EXPECT_EQ(terminal.shown().find("--no-history"), terminal.shown().rfind("--no-history"));
+  Start({"-n", "1"});
+  Await("--no-history goes without");
+  After("> ", "Hello\r");
+  After("1 token", "/exit\r");
+  ExpectEnd(0);
+  EXPECT_EQ(terminal_->shown().find("--no-history"), terminal_->shown().rfind("--no-history"));
 }
 
 TEST_F(ChatAtATerminal, ShowsControlCharactersInPlaceOfObeyingThem) {
-  Terminal terminal = Start({"--system", "a\x1b]0;owned\x07z"});
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("/system\r");
-  EXPECT_TRUE(terminal.Shows("a\xE2\x90\x9B]0;owned\xE2\x90\x87z")) << terminal.shown();
-  terminal.Type("/exit\r");
-  EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
-  EXPECT_THAT(terminal.shown(), Not(HasSubstr("\x1b]")));
+  Start({"--system", "a\x1b]0;owned\x07z"});
+  After("> ", "/system\r");
+  Await("a\xE2\x90\x9B]0;owned\xE2\x90\x87z");
+  terminal_->Type("/exit\r");
+  ExpectEnd(0);
+  EXPECT_THAT(terminal_->shown(), Not(HasSubstr("\x1b]")));
 }
 
 TEST_F(ChatAtATerminal, NoticesALostStageWhileNobodyTypes) {
-  Terminal terminal = Start({"--pp", "2"});
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  const std::vector<ProcessInfo> stages = AwaitDescendants(terminal.pid(), "stage_worker", 2, 10);
+  Start({"--pp", "2"});
+  Await("> ");
+  const std::vector<ProcessInfo> stages = AwaitDescendants(terminal_->pid(), "stage_worker", 2, 10);
   ASSERT_FALSE(stages.empty());
-  terminal.Type("Hel");
+  terminal_->Type("Hel");
   ASSERT_EQ(kill(stages.back().pid, SIGKILL), 0);
-  ASSERT_TRUE(terminal.Shows("launching it again")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("> Hel")) << terminal.shown();
-  terminal.Type("lo\r");
-  ASSERT_TRUE(terminal.Shows("Hello! I am a small demonstration model.")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("\x04");
-  EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
+  Await("launching it again");
+  After("> Hel", "lo\r");
+  Await("Hello! I am a small demonstration model.");
+  After("> ", "\x04");
+  ExpectEnd(0);
 }
 
 TEST_F(ChatAtATerminal, EditsOnAfterBeingStopped) {
-  Terminal terminal = Start({});
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("Hel");
-  ASSERT_TRUE(terminal.Shows("Hel")) << terminal.shown();
-  ASSERT_EQ(kill(terminal.pid(), SIGSTOP), 0);
-  terminal.Resize(10, 40);
-  ASSERT_EQ(kill(terminal.pid(), SIGCONT), 0);
-  ASSERT_TRUE(terminal.Shows("Hel")) << terminal.shown();  // again
-  terminal.Type("xx\x7f\x7flo\r");
-  ASSERT_TRUE(terminal.Shows("Hello! I am a small demonstration model.")) << terminal.shown();
-  ASSERT_TRUE(terminal.Shows("> ")) << terminal.shown();
-  terminal.Type("\x04");
-  EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
+  Start({});
+  After("> ", "Hel");
+  Await("Hel");
+  ASSERT_EQ(kill(terminal_->pid(), SIGSTOP), 0);
+  terminal_->Resize(10, 40);
+  ASSERT_EQ(kill(terminal_->pid(), SIGCONT), 0);
+  After("Hel", "xx\x7f\x7flo\r");  // again
+  Await("Hello! I am a small demonstration model.");
+  After("> ", "\x04");
+  ExpectEnd(0);
 }
 
-struct WrongChat {
-  const char* name;
-  Words arguments;  // DIR stands for a directory
-  int exit_code;
-  const char* message;
-};
-
-std::ostream& operator<<(std::ostream& stream, const WrongChat& wrong) { return stream << wrong.name; }
-
-class WrongChatTest : public ::testing::TestWithParam<WrongChat> {};
-
-TEST_P(WrongChatTest, EndsWithAMessageAndItsExitCode) {
+TEST(Chat, OfWrongInputEndsWithOneSentence) {
   const TempDir directory;
   WriteTinyModel(directory.File("plain.gguf"));  // without a chat template
   WriteFileOrDie(directory.File("open.jinja"), "{% if x %}\n");
-  Words words = {"chat", "-q"};
-  for (const std::string& word : GetParam().arguments) {
-    words.push_back(absl::StrReplaceAll(word, {{"DIR", directory.path()}, {"DEMO", DemoModelPath()}}));
-  }
-  const ProgramResult result = Coordinator(words, "Hello\n");
-  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result;
-  EXPECT_THAT(result.err, AllOf(HasSubstr(GetParam().message), StartsWith("coordinator: ")));
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  EXPECT_THAT(result.out, IsEmpty());
+  ExpectRefused({"chat", "-q"},
+                {
+                    {"-m MODEL --system a --system-file b", 2, "--system-file", "Hello\n"},
+                    {"-m MODEL --system-file /nowhere", 3, "cannot read '/nowhere'", "Hello\n"},
+                    {"-m MODEL -n 0", 2, "0 is out of range, expected 1", "Hello\n"},
+                    {"-m DIR/plain.gguf", 3, "--chat-template", "Hello\n"},
+                    {"-m MODEL --chat-template-file DIR/open.jinja", 3, "open.jinja", "Hello\n"},
+                    {"-m /nowhere.gguf", 3, "/nowhere.gguf", "Hello\n"},
+                },
+                Refusal::kOneLine, directory.path());
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Usage, WrongChatTest,
-    ::testing::Values(
-        WrongChat{"TwoSystemMessages", {"-m", "DEMO", "--system", "a", "--system-file", "b"}, 2, "--system-file"},
-        WrongChat{"NoSuchSystemFile", {"-m", "DEMO", "--system-file", "/nowhere"}, 3, "cannot read '/nowhere'"},
-        WrongChat{"NoLength", {"-m", "DEMO", "-n", "0"}, 2, "0 is out of range, expected 1"},
-        WrongChat{"NoTemplate", {"-m", "DIR/plain.gguf"}, 3, "--chat-template"},
-        WrongChat{"ATornTemplate", {"-m", "DEMO", "--chat-template-file", "DIR/open.jinja"}, 3, "open.jinja"},
-        WrongChat{"NoModel", {"-m", "/nowhere.gguf"}, 3, "/nowhere.gguf"}),
-    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Chat, TalksToAModelWithoutATemplateByABuiltInOne) {
   const TempDir directory;
   WriteTinyModel(directory.File("plain.gguf"));
-  const ProgramResult result = Coordinator(
+  const std::string result = CoordinatorOut(
       {"chat", "-q", "-m", directory.File("plain.gguf"), "--chat-template", "chatml", "-t", "1", "-n", "4"}, "Hello\n");
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, Not(IsEmpty()));
+  EXPECT_THAT(result, Not(IsEmpty()));
 }
 
 }  // namespace

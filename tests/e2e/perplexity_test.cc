@@ -1,21 +1,12 @@
 #include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-
 Json Perplexity(const std::string& model, const std::string& text, const Words& more) {
-  Words arguments = {"perplexity", "-m", model, "-f", text, "--pp", "2", "-q", "--output", "json"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  const ProgramResult result = Coordinator(arguments, "", 300);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  return result.exit_code == 0 ? Json::parse(result.out) : Json();
+  return CoordinatorJson(Joined({"perplexity", "-m", model, "-f", text, "--pp", "2", "-q", "--output", "json"}, more));
 }
 
 // Recorded with llama.cpp and with a float64 forward pass: 31.8840 for f32; the bounds are the project's own.
@@ -77,9 +68,7 @@ TEST(Perplexity, DoesNotDependOnHowTheWorkIsCut) {
 
 TEST(Perplexity, PrintsItsEstimateAsText) {
   const TempDir directory;
-  std::string text;
-  for (int i = 0; i < 40; ++i) text += "And it came to pass in those days, ";
-  WriteFileOrDie(directory.File("t.txt"), text);
+  WriteFileOrDie(directory.File("t.txt"), Repeated("And it came to pass in those days,", 40));
   const ProgramResult result = Coordinator(
       {"perplexity", "-m", DemoModelPath(), "-f", directory.File("t.txt"), "-c", "64", "--progress", "always"});
   EXPECT_EQ(result.exit_code, 0) << result;

@@ -1,25 +1,15 @@
 // `coordinator plan`: what it says, and whether a job takes the memory that it says.
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "absl/strings/str_replace.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/process_tree.h"
-#include "tests/testing/subprocess.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 constexpr char kTwoHosts[] =
     R"({"hosts": [{"name": "a", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
@@ -30,11 +20,16 @@ Words Plan(const Words& more, const std::string& shape = "qwen3-8b") {
   return Joined({"plan", "--load-format", "dummy", "--shape", shape, "--type", "q8_0"}, more);
 }
 
-void WriteFile(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+// What it prints for this cluster, when all is well.
+std::string PlanFor(const std::string& cluster, const Words& more, const std::string& shape = "qwen3-8b") {
+  const TempDir directory;
+  WriteFileOrDie(directory.File("cluster.json"), cluster);
+  return CoordinatorOut(Joined(Plan({"--cluster", directory.File("cluster.json")}, shape), more));
+}
 
 TEST(Plan, ShowsStagesFiguresAndSentences) {
   const TempDir directory;
-  WriteFile(directory.File("cluster.json"), kTwoHosts);
+  WriteFileOrDie(directory.File("cluster.json"), kTwoHosts);
   const ProgramResult result = Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--max-num-seqs", "32"}));
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, IsEmpty());
@@ -50,70 +45,52 @@ TEST(Plan, ShowsStagesFiguresAndSentences) {
 }
 
 TEST(Plan, MarksEveryFigureThatRestsOnAnAssumption) {
-  const ProgramResult result = Coordinator(Plan({"--host", "far1,far2"}, "qwen3-0.6b"));
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("prefill   ~"), HasSubstr("decode    ~"), HasSubstr("all       ~"),
-                                HasSubstr("bubble    ~"), HasSubstr("~ rests on assumptions:"),
-                                HasSubstr("far1, far2: "), HasSubstr("links between hosts: 10 Gbit/s")));
+  const std::string result = CoordinatorOut(Plan({"--host", "far1,far2"}, "qwen3-0.6b"));
+  EXPECT_THAT(result, AllOf(HasSubstr("prefill   ~"), HasSubstr("decode    ~"), HasSubstr("all       ~"),
+                            HasSubstr("bubble    ~"), HasSubstr("~ rests on assumptions:"), HasSubstr("far1, far2: "),
+                            HasSubstr("links between hosts: 10 Gbit/s")));
 }
 
 TEST(Plan, AModelFileAndItsIndependentJobsAreNamed) {
   const TempDir directory;
-  WriteFile(directory.File("cluster.json"), kTwoHosts);
-  const ProgramResult result =
-      Coordinator({"plan", "-m", DemoModelPath(), "--cluster", directory.File("cluster.json")});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, HasSubstr("coordinator batch -m " + DemoModelPath() +
-                                    " --host a --max-num-seqs 4 -i requests-0.jsonl -o answers-0.jsonl"));
+  WriteFileOrDie(directory.File("cluster.json"), kTwoHosts);
+  const std::string result =
+      CoordinatorOut({"plan", "-m", DemoModelPath(), "--cluster", directory.File("cluster.json")});
+  EXPECT_THAT(result, HasSubstr("coordinator batch -m " + DemoModelPath() +
+                                " --host a --max-num-seqs 4 -i requests-0.jsonl -o answers-0.jsonl"));
 }
 
 TEST(Plan, SaysThatTheOneHostThatHoldsTheModelIsFasterAlone) {
-  const TempDir directory;
-  WriteFile(directory.File("cluster.json"),
-            R"({"hosts": [{"name": "large", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
-                          {"name": "small", "cores": 2, "memory_gib": 3, "read_gb_s": 8, "int8_gops": 200}],
-                "link": {"latency_us": 30, "bandwidth_gbit_s": 1}})");
-  const ProgramResult result =
-      Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--kv-type", "q8_0", "--prefill-chunk", "256"}));
-  EXPECT_EQ(result.exit_code, 0) << result;
+  constexpr char kLargeAndSmall[] =
+      R"({"hosts": [{"name": "large", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
+                    {"name": "small", "cores": 2, "memory_gib": 3, "read_gb_s": 8, "int8_gops": 200}],
+          "link": {"latency_us": 30, "bandwidth_gbit_s": 1}})";
   EXPECT_THAT(
-      result.out,
+      PlanFor(kLargeAndSmall, {"--kv-type", "q8_0", "--prefill-chunk", "256"}),
       AllOf(HasSubstr("The pipeline does not pay: the model fits large alone. A job of 8 sequences"),
             HasSubstr("--host large --prefill-chunk 256 --kv-type q8_0 -p 512"), Not(HasSubstr("--host small"))));
 }
 
 TEST(Plan, AdvisesFramesOfHalfTheSizeOnlyWhereTheyAreNot) {
-  const TempDir directory;
-  WriteFile(directory.File("cluster.json"),
-            R"({"hosts": [{"name": "a", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
-                          {"name": "b", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}],
-                "link": {"latency_us": 30, "bandwidth_gbit_s": 0.001}})");
-  const auto limit = [&](const std::string& wire) {
-    return Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--wire-dtype", wire})).out;
-  };
-  EXPECT_THAT(limit("f32"), AllOf(HasSubstr("The link is the limit"), HasSubstr("--wire-dtype bf16 halves")));
-  EXPECT_THAT(limit("bf16"), AllOf(HasSubstr("The link is the limit"), Not(HasSubstr("--wire-dtype"))));
+  const std::string slow = absl::StrReplaceAll(kTwoHosts, {{"gbit_s\": 10", "gbit_s\": 0.001"}});
+  EXPECT_THAT(PlanFor(slow, {"--wire-dtype", "f32"}),
+              AllOf(HasSubstr("The link is the limit"), HasSubstr("--wire-dtype bf16 halves")));
+  EXPECT_THAT(PlanFor(slow, {"--wire-dtype", "bf16"}),
+              AllOf(HasSubstr("The link is the limit"), Not(HasSubstr("--wire-dtype"))));
 }
 
 TEST(Plan, DescribesTheCoordinatorsLinksWhereNobodyDid) {
-  const TempDir directory;
-  WriteFile(directory.File("cluster.json"),
-            R"({"hosts": [{"name": "front", "cores": 2, "memory_gib": 4, "slots": 0},
-                          {"name": "a", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}]})");
-  const ProgramResult result =
-      Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--isa", "avx512-vnni"}, "qwen3-0.6b"));
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, HasSubstr("does not name: 10 Gbit/s"));
+  constexpr char kFrontAndOne[] =
+      R"({"hosts": [{"name": "front", "cores": 2, "memory_gib": 4, "slots": 0},
+                    {"name": "a", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}]})";
+  EXPECT_THAT(PlanFor(kFrontAndOne, {"--isa", "avx512-vnni"}, "qwen3-0.6b"), HasSubstr("does not name: 10 Gbit/s"));
 }
 
 TEST(Plan, TheSameAsJson) {
   const TempDir directory;
-  WriteFile(directory.File("cluster.json"), kTwoHosts);
-  const ProgramResult result =
-      Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--json", "-o", directory.File("plan.json")}));
-  ASSERT_EQ(result.exit_code, 0) << result;
-  const Json json = Json::parse(result.out);
-  EXPECT_EQ(ReadFileOrDie(directory.File("plan.json")), result.out);
+  const std::string result = PlanFor(kTwoHosts, {"--json", "-o", directory.File("plan.json")});
+  const Json json = Json::parse(result);
+  EXPECT_EQ(ReadFileOrDie(directory.File("plan.json")), result);
   ASSERT_EQ(json["stages"].size(), 2u);
   EXPECT_EQ(json["stages"][0]["first_layer"], 0);
   EXPECT_EQ(json["stages"][0]["last_layer"], json["stages"][1]["first_layer"]);
@@ -133,38 +110,33 @@ TEST(Plan, TheSameAsJson) {
 
 TEST(Plan, SaysWhatIsWrong) {
   const TempDir directory;
-  WriteFile(directory.File("bad.json"), "{\"hosts\": 3}");
-  WriteFile(directory.File("small.json"),
-            R"({"hosts": [{"name": "a", "cores": 4, "memory_gib": 1, "read_gb_s": 20, "int8_gops": 800},
+  WriteFileOrDie(directory.File("bad.json"), "{\"hosts\": 3}");
+  WriteFileOrDie(directory.File("small.json"),
+                 R"({"hosts": [{"name": "a", "cores": 4, "memory_gib": 1, "read_gb_s": 20, "int8_gops": 800},
                           {"name": "b", "cores": 4, "memory_gib": 2, "read_gb_s": 20, "int8_gops": 800}]})");
-  struct Case {
-    Words arguments;
-    int exit_code;
-    std::string message;
-  };
-  const std::vector<Case> cases = {
-      {{"plan"}, 2, "--model is required"},
-      {Plan({"--cluster", directory.File("bad.json")}), 3, "bad.json"},
-      {Plan({"--profile", directory.File("none.json")}), 3, "none.json"},
-      {Plan({"--hostfile", directory.File("none")}), 4, "--hostfile"},
-      {Plan({"--pp", "37"}), 2, "--pp: 37 stages, but the model has 36 layers"},
-      {Plan({"--host", "a,b", "--pp", "3"}), 2, "3 stages need 3 slots"},
-      {Plan({"--cluster", directory.File("small.json"), "--pp", "3"}), 2, "have 2 slots"},
-      {Plan({"--cluster", directory.File("small.json")}), 4, "fit in no split"},
-      {Plan({}, "qwen3-7b"), 3, "shapes are tiny, "},
-      {Plan({"--host", "a", "--cluster", "x"}), 2, "name the hosts twice"},
-      {Plan({"-c", "100"}), 2, "640 tokens"},
-      {Plan({"-o", "/nowhere/plan.json"}, "tiny"), 3, "--output: cannot write '/nowhere/plan.json': No such file"},
-      {Plan({"-o", "/dev/full"}, "tiny"), 3, "--output: cannot write '/dev/full': No space left on device"},
-      {Plan({"--hostfile", "/"}), 4, "--hostfile: '/' is no regular file"},
-      {Plan({"--hostfile", ""}), 2, "--hostfile: is empty, expected FILE"},
-  };
-  for (const Case& wrong : cases) {
-    const ProgramResult result = Coordinator(wrong.arguments);
-    EXPECT_EQ(result.exit_code, wrong.exit_code) << result;
-    EXPECT_THAT(result.err, HasSubstr(wrong.message));
-    EXPECT_THAT(result.out, IsEmpty());
-  }
+  ExpectRefused({"plan"}, {
+                              {"", 2, "--model is required"},
+                              {"--load-format dummy --shape qwen3-7b --type q8_0", 3, "shapes are tiny, "},
+                              {"--load-format dummy --shape tiny --type q8_0 -o /nowhere/plan.json", 3,
+                               "--output: cannot write '/nowhere/plan.json': No such file"},
+                              {"--load-format dummy --shape tiny --type q8_0 -o /dev/full", 3,
+                               "--output: cannot write '/dev/full': No space left on device"},
+                          });
+  ExpectRefused(Plan({}),
+                {
+                    {"--cluster DIR/bad.json", 3, "bad.json"},
+                    {"--profile DIR/none.json", 3, "none.json"},
+                    {"--hostfile DIR/none", 4, "--hostfile"},
+                    {"--pp 37", 2, "--pp: 37 stages, but the model has 36 layers"},
+                    {"--host a,b --pp 3", 2, "3 stages need 3 slots"},
+                    {"--cluster DIR/small.json --pp 3", 2, "have 2 slots"},
+                    {"--cluster DIR/small.json", 4, "fit in no split"},
+                    {"--host a --cluster x", 2, "name the hosts twice"},
+                    {"-c 100", 2, "640 tokens"},
+                    {"--hostfile /", 4, "--hostfile: '/' is no regular file"},
+                    {"--hostfile ''", 2, "--hostfile: is empty, expected FILE"},
+                },
+                Refusal::kAnyLines, directory.path());
 }
 
 TEST(Plan, ASavedPlanIsFollowedAndGivesTheSameText) {
@@ -173,21 +145,13 @@ TEST(Plan, ASavedPlanIsFollowedAndGivesTheSameText) {
   const ProgramResult plan = Coordinator({"plan", "-m", DemoModelPath(), "--layer-split", "3,5", "-t", "1",
                                           "--micro-batches", "3", "--prefill-chunk", "64", "-o", file});
   ASSERT_EQ(plan.exit_code, 0) << plan;
-  const Words generate = {"generate", "-m", DemoModelPath(), "--raw", "-q", "-p", "In the beginning",
-                          "-n",       "6",  "--temp",        "0"};
-  const auto with = [&](const Words& more) {
-    Words words = generate;
-    words.insert(words.end(), more.begin(), more.end());
-    return Coordinator(words);
-  };
-  const ProgramResult planned = with({"--plan", file, "--output", "json"});
-  ASSERT_EQ(planned.exit_code, 0) << planned;
-  const Json json = Json::parse(planned.out);
+  const Words generate = {"generate", "-m", DemoModelPath(), "--raw", "-q", "-p", kPrompt, "-n", "6"};
+  const Json json = CoordinatorJson(Joined(generate, {"--plan", file, "--output", "json"}));
   ASSERT_EQ(json["stages"].size(), 2u);
   EXPECT_EQ(json["stages"][0]["last_layer"], 3);
   EXPECT_EQ(json["stages"][1]["last_layer"], 8);
   EXPECT_EQ(json["stages"][0]["threads"], 1);
-  EXPECT_EQ(with({"--plan", file}).out, with({}).out);
+  EXPECT_EQ(json["text"].get<std::string>() + "\n", Coordinator(generate).out);
 }
 
 TEST(Plan, ASavedPlanThatNoLongerFitsIsRefusedWithWhatDiffers) {
@@ -196,28 +160,25 @@ TEST(Plan, ASavedPlanThatNoLongerFitsIsRefusedWithWhatDiffers) {
   ASSERT_EQ(Coordinator({"plan", "-m", DemoModelPath(), "--pp", "2", "-o", file}).exit_code, 0);
   const Words generate = {"generate", "-m", DemoModelPath(), "-q", "-p", "x", "-n", "1", "--plan"};
   const auto refusal = [&](const std::string& plan, const Words& more, int exit_code) {
-    Words words = generate;
-    words.push_back(plan);
-    words.insert(words.end(), more.begin(), more.end());
-    const ProgramResult result = Coordinator(words);
+    const ProgramResult result = Coordinator(Joined(Joined(generate, {plan}), more));
     EXPECT_EQ(result.exit_code, exit_code) << result;
     return result.err;
   };
   EXPECT_THAT(refusal(file, {"--pp", "3"}, 2), HasSubstr("--plan fixes --pp"));
   EXPECT_THAT(refusal(directory.File("none"), {}, 3), HasSubstr("--plan: cannot read"));
-  WriteFile(directory.File("bad"), "{}");
+  WriteFileOrDie(directory.File("bad"), "{}");
   EXPECT_THAT(refusal(directory.File("bad"), {}, 3), HasSubstr("is no saved plan"));
   Json json = Json::parse(ReadFileOrDie(file));
   const int cores = json["plan"]["stages"][0]["cores"].get<int>();
   json["plan"]["stages"][0]["cores"] = cores + 3;
   json["plan"]["header_hash"] = "0123456789abcdef";
-  WriteFile(directory.File("other"), json.dump());
+  WriteFileOrDie(directory.File("other"), json.dump());
   EXPECT_THAT(refusal(directory.File("other"), {}, 4),
               AllOf(HasSubstr("the plan no longer fits"), HasSubstr("0123456789abcdef"),
                     HasSubstr(std::to_string(cores + 3) + " cores for stage 0"), HasSubstr("leave --plan out")));
   json["plan"]["layers"] = 9;
   json["plan"]["stages"][0]["layers"] = json["plan"]["stages"][0]["layers"].get<int>() + 1;
-  WriteFile(directory.File("larger"), json.dump());
+  WriteFileOrDie(directory.File("larger"), json.dump());
   EXPECT_THAT(refusal(directory.File("larger"), {}, 4), HasSubstr("is for a model of 9 layers, this one has 8"));
 }
 
@@ -225,16 +186,13 @@ TEST(Plan, ASavedPlanThatNoLongerFitsIsRefusedWithWhatDiffers) {
 std::vector<double> PeakBytesOfStages(const Words& arguments) {
   Subprocess front(CoordinatorProgram(), arguments);
   std::map<pid_t, double> peaks;  // ranks start in order
-  while (IsAlive(front.pid())) {
-    for (const ProcessInfo& process : DescendantsNamed(front.pid(), StageWorkerProgram())) {
-      // Neither the launcher, which has the name among its arguments, nor the check of the kernels.
-      if (!absl::StartsWith(process.command, StageWorkerProgram()) || absl::StrContains(process.command, "--check")) {
-        continue;
-      }
-      peaks[process.pid] = std::max(peaks[process.pid], static_cast<double>(PeakResidentBytesOf(process.pid)));
+  const auto ended = [&] {
+    for (const pid_t stage : StagesOf(front.pid())) {
+      peaks[stage] = std::max(peaks[stage], static_cast<double>(PeakResidentBytesOf(stage)));
     }
-    front.WaitForOutput("\x01", 0.02);
-  }
+    return !IsAlive(front.pid());
+  };
+  EXPECT_TRUE(front.WaitUntil(ended, 600));
   const ProgramResult result = front.Wait();
   EXPECT_EQ(result.exit_code, 0) << result;
   std::vector<double> bytes;
@@ -244,46 +202,30 @@ std::vector<double> PeakBytesOfStages(const Words& arguments) {
 
 // What the plan says that the stages hold when everything has been used once.
 std::vector<double> PlannedBytes(const Words& arguments) {
-  const ProgramResult result = Coordinator(arguments);
-  EXPECT_EQ(result.exit_code, 0) << result;
   std::vector<double> bytes;
-  if (result.exit_code != 0) return bytes;
-  const Json json = Json::parse(result.out);
-  for (const Json& stage : json["stages"]) {
-    bytes.push_back(stage["total_bytes"].get<double>());
-  }
+  const Json json = CoordinatorJson(arguments);
+  for (const Json& stage : json["stages"]) bytes.push_back(stage["total_bytes"].get<double>());
   return bytes;
 }
 
 // Resident is what was touched: so the job fills its pool (one prompt takes nearly all blocks), its largest micro-batch
 // and a whole tile of the head (32 sequences). What a process has that holds no model is measured with a tiny one.
 TEST(Plan, StagesHoldWhatWasPlanned) {
-  const Words job = {"--block-size", "16", "--max-num-batched-tokens", "512", "-t", "1"};
-  const auto bench = [&](const Words& more) {
-    Words words = {"bench", "--load-format", "dummy", "--type", "q8_0", "-r", "1"};
-    words.insert(words.end(), job.begin(), job.end());
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  };
-  const auto plan = [&](const std::string& shape, const Words& more) {
-    Words words = Plan(job, shape);
-    words.insert(words.end(), more.begin(), more.end());
-    words.push_back("--json");
-    return words;
-  };
+  const Words job = WordsOf("--load-format dummy --type q8_0 --block-size 16 --max-num-batched-tokens 512 -t 1");
+  const Words bench = Joined({"bench", "-r", "1"}, job), plan = Joined({"plan", "--json"}, job);
   const std::vector<double> tiny =
-      PeakBytesOfStages(bench({"--shape", "tiny", "-p", "64", "-n", "2", "-b", "4", "--kv-cache-memory", "1M"}));
+      PeakBytesOfStages(Joined(bench, WordsOf("--shape tiny -p 64 -n 2 -b 4 --kv-cache-memory 1M")));
   const std::vector<double> tiny_planned =
-      PlannedBytes(plan("tiny", {"--max-num-seqs", "4", "--kv-cache-memory", "1M", "-c", "64", "--prompt-tokens", "60",
-                                 "--output-tokens", "4"}));
+      PlannedBytes(Joined(plan, WordsOf("--shape tiny --max-num-seqs 4 --kv-cache-memory 1M -c 64 --prompt-tokens 60 "
+                                        "--output-tokens 4")));
   ASSERT_EQ(tiny.size(), 1u);
   ASSERT_EQ(tiny_planned.size(), 1u);
   const double base = tiny[0] - tiny_planned[0];
-  const std::vector<double> held = PeakBytesOfStages(bench({"--shape", "qwen3-0.6b", "-p", "512", "-n", "2", "-b", "32",
-                                                            "--layer-split", "16,12", "--kv-cache-memory", "46M"}));
-  const std::vector<double> planned = PlannedBytes(
-      plan("qwen3-0.6b", {"--layer-split", "16,12", "--max-num-seqs", "32", "--kv-cache-memory", "46M", "-c", "544",
-                          "--prompt-tokens", "512", "--output-tokens", "2", "--micro-batches", "2"}));
+  const Words large = WordsOf("--shape qwen3-0.6b --layer-split 16,12 --kv-cache-memory 46M");
+  const std::vector<double> held = PeakBytesOfStages(Joined(Joined(bench, large), WordsOf("-p 512 -n 2 -b 32")));
+  const std::vector<double> planned =
+      PlannedBytes(Joined(Joined(plan, large), WordsOf("--max-num-seqs 32 -c 544 --prompt-tokens 512 "
+                                                       "--output-tokens 2 --micro-batches 2")));
   ASSERT_EQ(held.size(), 2u);
   ASSERT_EQ(planned.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {

@@ -7,36 +7,28 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "coordinator/plan/host_profile.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 const Words kTiny = {"--load-format", "dummy", "--shape", "tiny", "--type", "q8_0"};
 
 // The lines of doctor that begin with this level.
 std::vector<std::string> LinesOf(const ProgramResult& result, const std::string& level) {
-  std::vector<std::string> lines;
-  for (const absl::string_view line : absl::StrSplit(result.out, '\n')) {
-    if (line.substr(0, level.size() + 1) == level + " ") lines.emplace_back(line);
-  }
+  std::vector<std::string> lines = Lines(result.out);
+  std::erase_if(lines, [&](const std::string& line) { return !absl::StartsWith(line, level + " "); });
   return lines;
 }
 
 TEST(Probe, WritesAProfileThatThePlannerReads) {
   const TempDir directory;
   const std::string file = directory.File("profile.json");
-  const ProgramResult probe = Coordinator(Joined({"probe", "--pp", "2", "-t", "1", "-o", file}, kTiny));
-  ASSERT_EQ(probe.exit_code, 0) << probe;
-  EXPECT_THAT(probe.out, AllOf(HasSubstr("read GB/s"), HasSubstr("stage 0 on "), HasSubstr("decode")));
+  const std::string probe = CoordinatorOut(Joined({"probe", "--pp", "2", "-t", "1", "-o", file}, kTiny));
+  EXPECT_THAT(probe, AllOf(HasSubstr("read GB/s"), HasSubstr("stage 0 on "), HasSubstr("decode")));
   const absl::StatusOr<HostProfile> profile = ReadHostProfile(file);
   ASSERT_TRUE(profile.ok()) << profile.status();
   ASSERT_EQ(profile->hosts.size(), 1u);
@@ -84,19 +76,18 @@ TEST(Probe, RunsInAWorldThatWeDidNotStart) {
 }
 
 TEST(Probe, SaysBeforeItMeasuresWhatItCannotDo) {
-  EXPECT_EQ(Coordinator({"probe", "--shape", "tiny"}).exit_code, 2);
-  const ProgramResult file = Coordinator({"probe", "-o", "/nonexistent/profile.json"});
-  EXPECT_EQ(file.exit_code, 3) << file;
-  EXPECT_THAT(file.err, HasSubstr("/nonexistent/profile.json"));
   const TempDir directory;
-  const std::string profile = directory.File("profile.json");
-  const ProgramResult host =
-      Coordinator({"probe", "--host", "no-such-host.invalid", "--rsh-agent", "/bin/false", "-o", profile});
-  EXPECT_EQ(host.exit_code, 4) << host;
-  EXPECT_FALSE(std::filesystem::exists(profile)) << "an empty profile is none";
-  EXPECT_EQ(Coordinator({"probe", "-m", "/nonexistent/model.gguf"}).exit_code, 3);
-  const ProgramResult worker = Coordinator({"probe", "--stage-worker", "/nonexistent/stage_worker"});
-  EXPECT_EQ(worker.exit_code, 4) << worker;
+  ExpectRefused(
+      {"probe"},
+      {
+          {"--shape tiny", 2, "--shape"},
+          {"-o /nonexistent/profile.json", 3, "/nonexistent/profile.json"},
+          {"--host no-such-host.invalid --rsh-agent /bin/false -o DIR/profile.json", 4, "no-such-host.invalid"},
+          {"-m /nonexistent/model.gguf", 3, "/nonexistent/model.gguf"},
+          {"--stage-worker /nonexistent/stage_worker", 4, "/nonexistent/stage_worker"},
+      },
+      Refusal::kAnyLines, directory.path());
+  EXPECT_FALSE(std::filesystem::exists(directory.File("profile.json"))) << "an empty profile is none";
 }
 
 TEST(Doctor, FindsThatAJobWouldRunHere) {
@@ -109,9 +100,7 @@ TEST(Doctor, FindsThatAJobWouldRunHere) {
 }
 
 TEST(Doctor, PrintsItsFindingsAsJson) {
-  const ProgramResult doctor = Coordinator({"doctor", "--json"});
-  ASSERT_EQ(doctor.exit_code, 0) << doctor;
-  const Json json = Json::parse(doctor.out);
+  const Json json = CoordinatorJson({"doctor", "--json"});
   EXPECT_TRUE(json.at("would_run").get<bool>());
   for (const Json& finding : json.at("findings")) EXPECT_NE(finding.at("level"), "error");
 }
@@ -139,10 +128,9 @@ TEST(Doctor, AsksNoOtherHostForAModelThatIsStreamed) {
                                      " --model /nonexistent/model.gguf\n"));
   ASSERT_EQ(chmod(stage.c_str(), 0755), 0);
   ExpectOneError({"-m", DemoModelPath(), "--stage-worker", stage}, 3, "/nonexistent/model.gguf");
-  const ProgramResult streamed =
-      Coordinator({"doctor", "-m", DemoModelPath(), "--stage-worker", stage, "--weights", "stream"});
-  EXPECT_EQ(streamed.exit_code, 0) << streamed;
-  EXPECT_THAT(streamed.out, HasSubstr("no other host needs it"));
+  const std::string streamed =
+      CoordinatorOut(Joined(WordsOf("doctor -m MODEL --weights stream --stage-worker"), {stage}));
+  EXPECT_THAT(streamed, HasSubstr("no other host needs it"));
 }
 
 TEST(Doctor, NamesAHostThatDoesNotExist) {
@@ -151,8 +139,8 @@ TEST(Doctor, NamesAHostThatDoesNotExist) {
 }
 
 TEST(Doctor, AJobThatDoesWithoutAHostWouldRun) {
-  const ProgramResult doctor = Coordinator(
-      {"doctor", "--host", "no-such-host.invalid,localhost", "--rsh-agent", "/bin/false", "--pp", "1", "-t", "1"});
+  const ProgramResult doctor =
+      Coordinator(WordsOf("doctor --host no-such-host.invalid,localhost --rsh-agent /bin/false --pp 1 -t 1"));
   EXPECT_EQ(doctor.exit_code, 0) << doctor;
   const std::vector<std::string> warnings = LinesOf(doctor, "warning");
   ASSERT_FALSE(warnings.empty()) << doctor;

@@ -8,17 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
 #include "common/quant/tensor_type.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
 #include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::vector<uint8_t> Data(const GgufFile& file, const GgufTensor& tensor) {
   std::vector<uint8_t> bytes(tensor.bytes);
@@ -32,13 +26,8 @@ class QuantizeVerb : public ::testing::Test {
     return WriteTinyModel(directory_.File("tiny.gguf"), options);
   }
 
-  void ExpectRefused(const Words& arguments, int exit_code, const std::string& message) {
-    Words words = {"quantize"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    const ProgramResult result = Coordinator(words);
-    EXPECT_EQ(result.exit_code, exit_code) << result;
-    EXPECT_THAT(result.err, HasSubstr(message));
-    EXPECT_THAT(result.out, IsEmpty());
+  void ExpectRefused(const std::vector<WrongCommand>& commands) {
+    testing::ExpectRefused({"quantize"}, commands, Refusal::kAnyLines, directory_.path());
   }
 
   // Every tensor but the embedding, whose type llama.cpp chooses, has the bytes of the recorded file.
@@ -84,10 +73,9 @@ TEST_F(QuantizeVerb, SummarisesTypesAndSizesAndInspectAgrees) {
   EXPECT_THAT(result.out, HasSubstr(absl::StrCat(std::filesystem::file_size(in), " -> ",
                                                  std::filesystem::file_size(out), " bytes")));
   EXPECT_THAT(result.err, IsEmpty());
-  const ProgramResult inspect = Coordinator({"inspect", "-m", out});
-  EXPECT_EQ(inspect.exit_code, 0) << inspect;
-  EXPECT_THAT(inspect.out, AllOf(HasSubstr("Q4_K"), HasSubstr("4.50"), HasSubstr("6.56"), HasSubstr("32.00")));
-  EXPECT_THAT(inspect.out, HasSubstr("runs here        yes"));
+  const std::string inspect = CoordinatorOut({"inspect", "-m", out});
+  EXPECT_THAT(inspect, AllOf(HasSubstr("Q4_K"), HasSubstr("4.50"), HasSubstr("6.56"), HasSubstr("32.00")));
+  EXPECT_THAT(inspect, HasSubstr("runs here        yes"));
 }
 
 TEST_F(QuantizeVerb, SaysWhichTypeRowsThatDoNotFitGetAndShowsProgressWhenAsked) {
@@ -107,30 +95,29 @@ TEST_F(QuantizeVerb, NeverDestroysAFileUnasked) {
   const std::string in = Tiny();
   const std::string out = directory_.File("out.gguf");
   WriteFileOrDie(out, "precious");
-  ExpectRefused({in, out, "--type", "q8_0"}, 3, "exists already; --force replaces it");
+  ExpectRefused({{"DIR/tiny.gguf DIR/out.gguf --type q8_0", 3, "exists already; --force replaces it"}});
   EXPECT_EQ(ReadFileOrDie(out), "precious");
   EXPECT_EQ(Coordinator({"quantize", in, out, "--type", "q8_0", "--force"}).exit_code, 0);
   EXPECT_TRUE(GgufFile::Open(out).ok());
   const std::string before = ReadFileOrDie(in);
-  ExpectRefused({in, in, "--type", "q8_0", "--force"}, 2, "is the input itself");
   std::filesystem::create_symlink(in, directory_.File("link.gguf"));
-  ExpectRefused({in, directory_.File("link.gguf"), "--type", "q8_0", "--force"}, 2, "is the input itself");
-  ExpectRefused({in, directory_.path(), "--type", "q8_0"}, 2, "is a directory");
+  ExpectRefused({{"DIR/tiny.gguf DIR/tiny.gguf --type q8_0 --force", 2, "is the input itself"},
+                 {"DIR/tiny.gguf DIR/link.gguf --type q8_0 --force", 2, "is the input itself"},
+                 {"DIR/tiny.gguf DIR --type q8_0", 2, "is a directory"}});
   EXPECT_TRUE(ReadFileOrDie(in) == before);
 }
 
 TEST_F(QuantizeVerb, WrongInputsEndWithAMessageAndLeaveNothing) {
-  const std::string in = Tiny({.type = TensorType::kQ8_0});
-  const std::string out = directory_.File("out.gguf");
-  ExpectRefused({in, out, "--type", "q4_0"}, 3, "has type Q8_0, expected F32, F16, BF16 or Q4_0");
-  ExpectRefused({in, out}, 2, "--type is required");
-  ExpectRefused({in, "--type", "q8_0"}, 2, "OUT is required");
-  ExpectRefused({in, out, "--type", "q9"}, 2, "--type: 'q9' is not one of f32, f16, bf16, q8_0");
-  ExpectRefused({in, out, "--type", "q5_k"}, 2, "'q5_k' is not one of");
-  ExpectRefused({in, out, "--type", "q8_0", "--output-tensor-type", "x"}, 2, "--output-tensor-type: 'x'");
-  ExpectRefused({in, directory_.File("no/out.gguf"), "--type", "q8_0"}, 3, "No such file or directory");
-  ExpectRefused({directory_.File("no.gguf"), out, "--type", "q8_0"}, 3, "no.gguf");
-  ExpectRefused({"dummy://tiny/f32", out, "--type", "q8_0"}, 2, "has no weights");
+  Tiny({.type = TensorType::kQ8_0});
+  ExpectRefused({{"DIR/tiny.gguf DIR/out.gguf --type q4_0", 3, "has type Q8_0, expected F32, F16, BF16 or Q4_0"},
+                 {"DIR/tiny.gguf DIR/out.gguf", 2, "--type is required"},
+                 {"DIR/tiny.gguf --type q8_0", 2, "OUT is required"},
+                 {"DIR/tiny.gguf DIR/out.gguf --type q9", 2, "--type: 'q9' is not one of f32, f16, bf16, q8_0"},
+                 {"DIR/tiny.gguf DIR/out.gguf --type q5_k", 2, "'q5_k' is not one of"},
+                 {"DIR/tiny.gguf DIR/out.gguf --type q8_0 --output-tensor-type x", 2, "--output-tensor-type: 'x'"},
+                 {"DIR/tiny.gguf DIR/no/out.gguf --type q8_0", 3, "No such file or directory"},
+                 {"DIR/no.gguf DIR/out.gguf --type q8_0", 3, "no.gguf"},
+                 {"dummy://tiny/f32 DIR/out.gguf --type q8_0", 2, "has no weights"}});
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
 }
 

@@ -1,14 +1,10 @@
 // serve: an answer does not depend on load, on what was asked before, on preemption, or on the API that asked; and what
 // was computed once is found again.
 
-#include <signal.h>
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/recorded_answer.h"
 #include "tests/e2e/support/server.h"
 
@@ -40,17 +36,13 @@ std::vector<Question> Questions() {
   return questions;
 }
 
-void EndInOrder(Server* server) {
-  server->process().Kill(SIGTERM);
-  EXPECT_EQ(server->process().Wait(60).exit_code, 0) << server->process().err();
-}
+void EndInOrder(Server* server) { EXPECT_EQ(server->End().exit_code, 0) << server->process().err(); }
 
 TEST(ServeIdentity, AnAnswerIsTheSameAloneAmongOthersCachedAndPreempted) {
   const std::vector<Question> questions = Questions();
   std::vector<RecordedAnswer> alone;
   {
-    Server server({"--pp", "2", "--max-num-seqs", "24", "--block-size", absl::StrCat(kBlock)});
-    ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+    ReadyServer server({"--pp", "2", "--max-num-seqs", "24", "--block-size", absl::StrCat(kBlock)});
     alone = OneByOne(server, questions);
     ExpectTheSame(RecordAll(server.url(), questions), alone);
     const std::vector<RecordedAnswer> cached = RecordAll(server.url(), questions);
@@ -63,10 +55,9 @@ TEST(ServeIdentity, AnAnswerIsTheSameAloneAmongOthersCachedAndPreempted) {
   }
   for (const bool caches : {false, true}) {
     // Room for three or four of them, which grow so slowly that all have come before the first has ended.
-    Server server({"--pp", "1", "--block-size", absl::StrCat(kBlock), "-c", "192", "--max-num-seqs", "24",
-                   "--stage-delay-us", "10000", "--kv-cache-memory", "1400K",
-                   caches ? "--enable-prefix-caching" : "--no-enable-prefix-caching"});
-    ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+    ReadyServer server({"--pp", "1", "--block-size", absl::StrCat(kBlock), "-c", "192", "--max-num-seqs", "24",
+                        "--stage-delay-us", "10000", "--kv-cache-memory", "1400K",
+                        caches ? "--enable-prefix-caching" : "--no-enable-prefix-caching"});
     const std::vector<RecordedAnswer> crowded = RecordAll(server.url(), questions);
     ExpectTheSame(crowded, alone);
     EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_preemptions_total") > 0; }));
@@ -78,8 +69,7 @@ TEST(ServeIdentity, AnAnswerIsTheSameAloneAmongOthersCachedAndPreempted) {
 }
 
 TEST(ServeIdentity, AnAnswerIsTheSameInBothApisWholeAndStreamedAndAsAChoiceAmongMore) {
-  Server server({"--pp", "1"});
-  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  ReadyServer server({"--pp", "1"});
   const Question chat = ChatQuestion("What is written of the sea?", kTokens, 40);
   const RecordedAnswer answer = Record(server.url(), chat);
   const std::string sampled = answer.Sampled();

@@ -2,34 +2,26 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <set>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/recorded_answer.h"
 #include "tests/e2e/support/server.h"
-#include "tests/testing/process_tree.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
 constexpr int kStages = 2;
-const Words kSlowStages = {"--pp", "2", "--max-num-seqs", "32", "--stage-delay-us", "10000", "--prefill-chunk", "64"};
 
-Words SlowStages(const Words& more) { return Joined(kSlowStages, more); }
+Words SlowStages(const Words& more) {
+  return Joined(WordsOf("--pp 2 --max-num-seqs 32 --stage-delay-us 10000 --prefill-chunk 64"), more);
+}
 
 Json Health(const Server& server) {
   return Json::parse(server.Get("/health").body, nullptr, /*allow_exceptions=*/false);
@@ -63,11 +55,8 @@ class Disturber {
 
  private:
   std::vector<pid_t> Undisturbed() const {
-    std::vector<pid_t> stages;
-    for (const ProcessInfo& process : DescendantsNamed(server_->process().pid(), "stage_worker")) {
-      const std::string program = process.command.substr(0, process.command.find(' '));  // the launcher names it, too
-      if (absl::EndsWith(program, "stage_worker") && !disturbed_.contains(process.pid)) stages.push_back(process.pid);
-    }
+    std::vector<pid_t> stages = StagesOf(server_->process().pid());
+    std::erase_if(stages, [&](pid_t stage) { return disturbed_.contains(stage); });
     return stages;
   }
 
@@ -80,8 +69,7 @@ class ServeLosses : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { server_ = new Server(SlowStages({"--sse-ping-interval", "1s"})); }
   static void TearDownTestSuite() {
-    server_->process().Kill(SIGTERM);
-    EXPECT_EQ(server_->process().Wait(60).exit_code, 0) << server_->process().err();
+    EXPECT_EQ(server_->End().exit_code, 0) << server_->process().err();
     delete std::exchange(server_, nullptr);
   }
 
@@ -99,15 +87,7 @@ class ServeLosses : public ::testing::Test {
   static Server& server() { return *server_; }
   static double Relaunches() { return server_->Metric("stagecoach_job_relaunches_total"); }
   // Of all hosts.
-  static double Losses() {
-    double sum = 0;
-    for (const absl::string_view line : absl::StrSplit(server_->Get("/metrics").body, '\n')) {
-      double value = 0;
-      if (!absl::StartsWith(line, "stagecoach_stage_losses_total{host=\"")) continue;
-      if (absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) sum += value;
-    }
-    return sum;
-  }
+  static double Losses() { return std::max(0.0, server_->Sum("stagecoach_stage_losses_total{host=\"")); }
   // The answer to a question of which nothing is in the prefix cache.
   static RecordedAnswer Undisturbed(Question question) {
     question.body["cache_salt"] = "undisturbed";
@@ -241,8 +221,7 @@ TEST_F(ServeLosses, WhileItRecoversClientsLeaveAndEndTheirRequestsAndNewOnesWait
 }
 
 TEST(RecoveringServer, ToldToEndWhileItRecoversItAnswersWhatItTook) {
-  Server server(SlowStages({"--drain-timeout", "120s"}));
-  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  ReadyServer server(SlowStages({"--drain-timeout", "120s"}));
   std::vector<Question> questions;
   for (int i = 0; i < 16; ++i) questions.push_back(MixedQuestion(i, 16));
   const std::vector<RecordedAnswer> calm = RecordAll(server.url(), questions);
@@ -268,8 +247,7 @@ TEST(RecoveringServer, ToldToEndWhileItRecoversItAnswersWhatItTook) {
 }
 
 TEST(RecoveringServer, WhenNoJobStaysUpEveryAnswerEndsWithThatAndSoDoesTheServer) {
-  Server server(SlowStages({"--relaunch-timeout", "0"}));
-  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  ReadyServer server(SlowStages({"--relaunch-timeout", "0"}));
   const std::vector<Question> questions = {AsStream(ChatQuestion("Go on.", 500, 1)), ChatQuestion("Go on.", 500, 2),
                                            AsStream(CompletionQuestion("Go on", 500, 3))};
   Disturber disturber(&server);

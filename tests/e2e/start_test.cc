@@ -5,17 +5,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/paths.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+// A job of two stages, which goes on with " of the Lord".
+const Words kFourTokens = Generate({"--pp", "2", "-p", "In the beginning", "-n", "4"});
 
 // What a program and all that it started asked of the resolver, a question a line.
 struct Questions {
@@ -39,7 +35,7 @@ Questions Trapped(const std::string& program, const Words& arguments) {
 // A machine whose name server is slow and whose /etc/hosts is empty starts as fast as any other.
 TEST(Start, AsksNoNameServerForStagesOnThisMachine) {
   EXPECT_THAT(Trapped("getent", {"ahosts", "localhost"}).asked, HasSubstr("getent asks for localhost"));
-  const Questions start = Trapped(CoordinatorProgram(), Generate({"--pp", "2", "-p", "In the beginning", "-n", "4"}));
+  const Questions start = Trapped(CoordinatorProgram(), kFourTokens);
   EXPECT_EQ(start.result.exit_code, 0) << start.result;
   EXPECT_THAT(start.result.out, StartsWith(" of the Lord"));
   EXPECT_EQ(start.asked, "");
@@ -81,8 +77,7 @@ TEST(Start, WhatKeepsRanksFromStartingIsSaidOnceByEveryVerb) {
 
 // Limits that are just enough by our own rule.
 TEST(Start, RanksComeUpUnderTheSmallestLimitsThatAreTakenForEnough) {
-  const ProgramResult result = Limited("ulimit -n 52; ulimit -f 10240; ulimit -v 1100000",
-                                       Generate({"--pp", "2", "-t", "1", "-p", "In the beginning", "-n", "4"}));
+  const ProgramResult result = Limited("ulimit -n 52; ulimit -f 10240; ulimit -v 1100000", kFourTokens);
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, StartsWith(" of the Lord"));
 }
@@ -114,9 +109,7 @@ TEST(Start, AUserThatNobodyKnowsCanLaunch) {
   const Words reads = Joined(user, {"test", "-x", CoordinatorProgram(), "-a", "-r", DemoModelPath()});
   if (RunProgram("setpriv", reads, "", 20).exit_code != 0)
     GTEST_SKIP() << "NOT RUN: no other user can run the programs";
-  const ProgramResult result = RunProgram(
-      "setpriv",
-      Joined(Joined(user, {CoordinatorProgram()}), Generate({"--pp", "2", "-p", "In the beginning", "-n", "4"})));
+  const ProgramResult result = RunProgram("setpriv", Joined(Joined(user, {CoordinatorProgram()}), kFourTokens));
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, StartsWith(" of the Lord"));
 }

@@ -12,34 +12,25 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 Words ProbedSweep(const std::string& directory, const Words& more = {}) {
-  return Joined({"sweep", "--load-format", "dummy", "--shape", "tiny", "--type", "q8_0", "-t", "1", "-o", directory,
-                 "--prompt", "16", "--output", "8", "-r", "1"},
-                more);
+  const Words words = WordsOf("sweep --load-format dummy --shape tiny --type q8_0 -t 1 --prompt 16 --output 8 -r 1 -o");
+  return Joined(Joined(words, {directory}), more);
 }
 
 Words Sweep(const std::string& directory, const Words& more = {}) {
-  Words words = ProbedSweep(directory, more);
-  words.push_back("--no-probe");
-  return words;
+  return Joined(ProbedSweep(directory, more), {"--no-probe"});
 }
 
-const Words kTwoByTwo = {"--pp", "1,2", "--concurrency", "1,3", "--cpu-bind", "none"};
+const Words kTwoByTwo = WordsOf("--pp 1,2 --concurrency 1,3 --cpu-bind none");
 
 std::vector<Json> Points(const std::string& directory) {
   std::vector<Json> points;
-  for (absl::string_view line : absl::StrSplit(ReadFileOrDie(directory + "/points.jsonl"), '\n', absl::SkipEmpty())) {
-    points.push_back(Json::parse(line));
-  }
+  for (const std::string& line : Lines(ReadFileOrDie(directory + "/points.jsonl"))) points.push_back(Json::parse(line));
   return points;
 }
 
@@ -73,10 +64,9 @@ TEST(Sweep, GoesOnWhereItWasKilledUntilAllPointsAreThereOnce) {
   ASSERT_EQ(points.size(), 4u) << result;
   EXPECT_EQ(Keys(points).size(), 4u);
   EXPECT_TRUE(std::equal(first.begin(), first.end(), points.begin()));
-  const ProgramResult again = Coordinator(Sweep(dir.path(), kTwoByTwo));
-  EXPECT_EQ(again.exit_code, 0) << again;
-  EXPECT_EQ(again.out, absl::StrCat("report: ", dir.File("report.html"), " (", FiguresIn(dir.File("figures")),
-                                    " figures, 4 points; the numbers in ", dir.File("points.csv"), ")\n"));
+  const std::string again = CoordinatorOut(Sweep(dir.path(), kTwoByTwo));
+  EXPECT_EQ(again, absl::StrCat("report: ", dir.File("report.html"), " (", FiguresIn(dir.File("figures")),
+                                " figures, 4 points; the numbers in ", dir.File("points.csv"), ")\n"));
   EXPECT_EQ(Points(dir.path()).size(), 4u);
 }
 
@@ -137,11 +127,10 @@ TEST(Sweep, ComparesLinksOverAHostListAndMeasuresWithoutAProbeWhereThereCanBeNon
 
 TEST(Sweep, EndsWithItsPoliciesSideBySide) {
   const TempDir dir;
-  const ProgramResult result = Coordinator(Sweep(dir.path(), {"--policy", "phases,throttled", "--concurrency", "1"}));
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, HasSubstr("each policy/512, f32, closed x1, 16 -> 8\npolicy "));
-  EXPECT_THAT(result.out, HasSubstr("\nphases "));
-  EXPECT_THAT(result.out, HasSubstr("\nthrottled "));
+  const std::string result = CoordinatorOut(Sweep(dir.path(), {"--policy", "phases,throttled", "--concurrency", "1"}));
+  EXPECT_THAT(result, HasSubstr("each policy/512, f32, closed x1, 16 -> 8\npolicy "));
+  EXPECT_THAT(result, HasSubstr("\nphases "));
+  EXPECT_THAT(result, HasSubstr("\nthrottled "));
 }
 
 TEST(Sweep, RecordsAPointThatFailsAndTriesItAgain) {
@@ -159,12 +148,9 @@ TEST(Sweep, RecordsAPointThatFailsAndTriesItAgain) {
 
 TEST(Sweep, SaysWhatItWouldMeasureWithoutStartingAnything) {
   const TempDir dir;
-  Words words = Sweep(dir.File("none"), kTwoByTwo);
-  words.push_back("--dry-run");
-  const ProgramResult result = Coordinator(words);
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, HasSubstr("pp 2, t 1, throttled/512, f32, closed x3, 16 -> 8, run 1: 12 requests, ~"));
-  EXPECT_THAT(result.out, HasSubstr("4 points in 2 launches, about "));
+  const std::string result = CoordinatorOut(Sweep(dir.File("none"), Joined(kTwoByTwo, {"--dry-run"})));
+  EXPECT_THAT(result, HasSubstr("pp 2, t 1, throttled/512, f32, closed x3, 16 -> 8, run 1: 12 requests, ~"));
+  EXPECT_THAT(result, HasSubstr("4 points in 2 launches, about "));
   // Of answers of 8 tokens, one of which is asked for each second or so, no more come out than go in.
   const ProgramResult slow = Coordinator(Sweep(dir.File("none"), {"--arrivals", "poisson:1", "--dry-run"}));
   const std::vector<std::string> parts = absl::StrSplit(slow.out, "64 requests, ~");
@@ -185,25 +171,23 @@ TEST(Sweep, EndsCleanlyWhenInterrupted) {
 
 TEST(Sweep, RefusesAModelThatFitsNoPointAndAFileOfAnotherModel) {
   const TempDir dir;
-  const ProgramResult wide = Coordinator(Sweep(dir.path(), {"--pp", "1,9"}));
-  EXPECT_EQ(wide.exit_code, 2) << wide;
-  EXPECT_THAT(wide.err, HasSubstr("--pp: 9 stages, but the model has 3 layers"));
-  const ProgramResult profile = Coordinator(Sweep(dir.path(), {"--profile", "/nowhere/profile.json"}));
-  EXPECT_EQ(profile.exit_code, 3) << profile;
-  EXPECT_THAT(profile.err, HasSubstr("cannot read '/nowhere/profile.json'"));
   WriteFileOrDie(dir.File("trace"), "{\"arrival_s\":0,\"prompt_tokens\":-1,\"output_tokens\":3}\n");
-  const ProgramResult trace = Coordinator(Sweep(dir.path(), {"--arrivals", "trace:" + dir.File("trace")}));
-  EXPECT_EQ(trace.exit_code, 3) << trace;
-  EXPECT_THAT(trace.err, HasSubstr("line 1: 'prompt_tokens': -1 is out of range, expected 1 to 16777216"));
+  ExpectRefused(
+      Sweep(dir.path()),
+      {
+          {"--pp 1,9", 2, "--pp: 9 stages, but the model has 3 layers"},
+          {"--profile /nowhere/profile.json", 3, "cannot read '/nowhere/profile.json'"},
+          {"--arrivals trace:DIR/trace", 3, "line 1: 'prompt_tokens': -1 is out of range, expected 1 to 16777216"},
+      },
+      Refusal::kAnyLines, dir.path());
   const ProgramResult world = World(Sweep(dir.path()), 1);
   EXPECT_THAT(world.err, HasSubstr("start it without mpirun or srun"));
   const std::string model = dir.File("m.gguf");
   WriteFileOrDie(model, ReadFileOrDie(DemoModelPath()));
-  const Words on_file = {"sweep",    "-m", model,        "-t", "1",  "-o", dir.path(),      "--prompt", "4",
-                         "--output", "2",  "--requests", "1",  "-r", "1",  "--concurrency", "1",        "--no-probe"};
+  const Words on_file = Joined(WordsOf("sweep -t 1 --prompt 4 --output 2 --requests 1 -r 1 --concurrency 1 --no-probe"),
+                               {"-m", model, "-o", dir.path()});
   ASSERT_EQ(Coordinator(on_file).exit_code, 0);
-  std::string other = ReadFileOrDie(model);
-  WriteFileOrDie(model, other + std::string(32, '\0'));
+  WriteFileOrDie(model, ReadFileOrDie(model) + std::string(32, '\0'));
   const ProgramResult changed = Coordinator(on_file);
   EXPECT_EQ(changed.exit_code, 3) << changed;
   EXPECT_THAT(changed.err, HasSubstr("its file is another one now"));

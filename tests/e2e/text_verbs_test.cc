@@ -5,18 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/gguf/gguf_writer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "common/gguf/model_shapes.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/header_only_model.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 TEST(Help, IsOnStandardOutputAndEndsWell) {
   for (const Words& arguments : {Words{"help"}, Words{"--help"}, Words{"help", "batch"}, Words{"batch", "--help"}}) {
@@ -29,19 +23,15 @@ TEST(Help, IsOnStandardOutputAndEndsWell) {
 }
 
 TEST(Inspect, DescribesTheDemoModel) {
-  const ProgramResult result = Coordinator({"inspect", "-m", DemoModelPath()});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(
-      result.out,
-      AllOf(HasSubstr("architecture     qwen3"), HasSubstr("6821120 in 90 tensors"), HasSubstr("layers           8"),
-            HasSubstr("context          1024"), HasSubstr("vocabulary       4096"), HasSubstr("Q8_0"),
-            HasSubstr("8.50 bits per weight"), HasSubstr("chat template    yes"), HasSubstr("runs here        yes")));
+  const std::string result = CoordinatorOut({"inspect", "-m", DemoModelPath()});
+  EXPECT_THAT(result, AllOf(HasSubstr("architecture     qwen3"), HasSubstr("6821120 in 90 tensors"),
+                            HasSubstr("layers           8"), HasSubstr("context          1024"),
+                            HasSubstr("vocabulary       4096"), HasSubstr("Q8_0"), HasSubstr("8.50 bits per weight"),
+                            HasSubstr("chat template    yes"), HasSubstr("runs here        yes")));
 }
 
 TEST(Inspect, GivesTheSameAsJsonWithEveryTensor) {
-  const ProgramResult result = Coordinator({"inspect", "-m", DemoModelPath(), "--json", "--tensors"});
-  ASSERT_EQ(result.exit_code, 0) << result;
-  const Json json = Json::parse(result.out);
+  const Json json = CoordinatorJson(WordsOf("inspect -m MODEL --json --tensors"));
   EXPECT_EQ(json["architecture"], "qwen3");
   EXPECT_EQ(json["parameters"], 6821120);
   EXPECT_EQ(json["layers"], 8);
@@ -56,11 +46,10 @@ TEST(Inspect, GivesTheSameAsJsonWithEveryTensor) {
 }
 
 TEST(Inspect, DescribesAModelWithoutWeights) {
-  const ProgramResult result = Coordinator({"inspect", "-m", "dummy://qwen3-8b/q4_k_m"});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("file             dummy://qwen3-8b/q4_k_m"), HasSubstr("layers           36"),
-                                HasSubstr("Q4_K"), HasSubstr("Q6_K"), HasSubstr("has no tokenizer in it"),
-                                HasSubstr("runs here        yes")));
+  const std::string result = CoordinatorOut({"inspect", "-m", "dummy://qwen3-8b/q4_k_m"});
+  EXPECT_THAT(result, AllOf(HasSubstr("file             dummy://qwen3-8b/q4_k_m"), HasSubstr("layers           36"),
+                            HasSubstr("Q4_K"), HasSubstr("Q6_K"), HasSubstr("has no tokenizer in it"),
+                            HasSubstr("runs here        yes")));
 }
 
 TEST(Inspect, DescribesWhatItCannotRun) {
@@ -72,9 +61,7 @@ TEST(Inspect, DescribesWhatItCannotRun) {
   writer.Set("tokenizer.chat_template.tool_use", "{% if tools %}");
   writer.SetTensor("token_embd.weight", {32, 2}, TensorType::kF32, std::vector<float>(64, 1.0f));
   ASSERT_TRUE(writer.Write(directory.File("m.gguf")).ok());
-  const ProgramResult result = Coordinator({"inspect", "-m", directory.File("m.gguf"), "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result;
-  const Json json = Json::parse(result.out);
+  const Json json = CoordinatorJson({"inspect", "-m", directory.File("m.gguf"), "--json"});
   EXPECT_EQ(json["layers"], 3);
   EXPECT_EQ(json["supported"], false);
   EXPECT_THAT(json["unsupported_because"].get<std::string>(), HasSubstr("mamba"));
@@ -92,19 +79,70 @@ TEST(Inspect, ShowsAFilesTextsOnLinesOfTheirOwnAndNoOrdersToTerminals) {
   writer.Set("tokenizer.chat_template", "{{ messages }}\n{{ messages | frob }}");
   writer.SetTensor("token_embd.weight", {32, 2}, TensorType::kF32, std::vector<float>(64, 1.0f));
   ASSERT_TRUE(writer.Write(directory.File("m.gguf")).ok());
-  const ProgramResult result = Coordinator({"inspect", "-m", directory.File("m.gguf")});
-  ASSERT_EQ(result.exit_code, 0) << result;
+  const std::string result = CoordinatorOut({"inspect", "-m", directory.File("m.gguf")});
   EXPECT_THAT(
-      result.out,
+      result,
       AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\x07")), Not(HasSubstr("\nruns here        yes")),
             HasSubstr("chat template    yes, but it cannot be used: line 2: unknown filter 'frob'; there are abs, "),
             HasSubstr("name             M␊runs here        yes␛]0;owned␇\n"), HasSubstr("\nruns here        no: ")));
 }
 
+// ---- headers of published models, in files as long as theirs but without weights ----
+
+class PublishedModel : public ::testing::TestWithParam<ModelShape> {
+ protected:
+  // What inspect says of the model's file.
+  Json Inspected(const std::string& type) {
+    WriteHeaderOnlyModel(path_, GetParam(), type);
+    return CoordinatorJson({"inspect", "-m", path_, "--json"});
+  }
+
+  const TempDir directory_;
+  const std::string path_ = directory_.File("model.gguf");
+};
+
+TEST_P(PublishedModel, RunsHereByItsHeader) {
+  const Json json = Inspected(UsualTypeOf(GetParam()));
+  EXPECT_EQ(json["architecture"], GetParam().form.architecture);
+  EXPECT_EQ(json["supported"], true) << json["unsupported_because"];
+  EXPECT_EQ(json["tokenizer"]["supported"], true) << json["tokenizer"]["unsupported_because"];
+  EXPECT_EQ(json["tokenizer"]["tokens"], GetParam().vocab);
+  EXPECT_FALSE(json["tokenizer"]["end_of_generation"].empty());
+  EXPECT_EQ(json["tokenizer"]["chat_template"], true);
+  EXPECT_EQ(json["layers"], GetParam().layers);
+  EXPECT_EQ(json["vocabulary"], GetParam().vocab);
+  EXPECT_GT(json["file_bytes"], json["tensor_bytes"]);
+  const ProgramResult text = Coordinator({"inspect", "-m", path_});
+  EXPECT_THAT(text.out, HasSubstr("\nruns here        yes\n")) << text;
+}
+
+std::string NameOf(const ::testing::TestParamInfo<ModelShape>& info) {
+  std::string name = info.param.name;
+  for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PublishedModel, ::testing::ValuesIn(ModelShapes().subspan(1)), NameOf);  // 0: tiny
+
+// KV of a token in 16 bits, all layers.
+TEST(PublishedModels, KeepAsMuchOfATokenAsTheirHeadsSay) {
+  const struct {
+    const char* shape;
+    int64_t bytes;
+  } cases[] = {{"qwen3-30b-a3b", 96 << 10},   {"qwen3-235b-a22b", 188 << 10}, {"qwen3-coder-480b-a35b", 248 << 10},
+               {"gpt-oss-120b", 72 << 10},    {"glm-4.5", 368 << 10},         {"glm-4.5-air", 184 << 10},
+               {"deepseek-v3", 61 * 576 * 2}, {"kimi-k2", 61 * 576 * 2},      {"minimax-m2", 248 << 10}};
+  for (const auto& [shape, bytes] : cases) {
+    const Json json = CoordinatorJson({"inspect", "-m", absl::StrCat("dummy://", shape, "/q8_0"), "--json"});
+    EXPECT_EQ(json["kv_bytes_per_token_f16"], bytes) << shape;
+  }
+}
+
+// ---- tokens ----
+
 TEST(Tokenize, GivesTheIdsOfTheReference) {
-  const ProgramResult result = Coordinator({"tokenize", "-m", DemoModelPath(), "-p", "In the beginning God created"});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, "3784 258 2149 390 2841\n");
+  const std::string result = CoordinatorOut({"tokenize", "-m", DemoModelPath(), "-p", "In the beginning God created"});
+  EXPECT_EQ(result, "3784 258 2149 390 2841\n");
 }
 
 TEST(Tokenize, ReadsControlTokensUnlessToldNotTo) {
@@ -113,9 +151,7 @@ TEST(Tokenize, ReadsControlTokensUnlessToldNotTo) {
 }
 
 TEST(Tokenize, GivesPiecesAsJsonWithInvalidUtf8Replaced) {
-  const ProgramResult result = Coordinator({"tokenize", "-m", DemoModelPath(), "--output", "json"}, "the\xff");
-  ASSERT_EQ(result.exit_code, 0) << result;
-  const Json json = Json::parse(result.out);
+  const Json json = CoordinatorJson(WordsOf("tokenize -m MODEL --output json"), "the\xff");
   EXPECT_EQ(json["pieces"].back(), "\xEF\xBF\xBD");
   EXPECT_EQ(json["tokens"].size(), json["pieces"].size());
 }
@@ -123,15 +159,12 @@ TEST(Tokenize, GivesPiecesAsJsonWithInvalidUtf8Replaced) {
 TEST(Detokenize, GivesBackEveryByteThatWasTokenized) {
   std::string text = "In the beginning\n  God\tcreated\r\n\n\"h\xC3\xA9\" \xE2\x82\xAC \xF0\x9F\x98\x80 <|im_end|> ";
   for (int byte = 1; byte < 256; ++byte) text += static_cast<char>(byte);
-  const ProgramResult tokens = Coordinator({"tokenize", "-m", DemoModelPath()}, text);
-  ASSERT_EQ(tokens.exit_code, 0) << tokens;
-  const ProgramResult from_input = Coordinator({"detokenize", "-m", DemoModelPath()}, tokens.out);
+  const std::string tokens = CoordinatorOut({"tokenize", "-m", DemoModelPath()}, text);
+  const ProgramResult from_input = Coordinator({"detokenize", "-m", DemoModelPath()}, tokens);
   EXPECT_EQ(from_input.exit_code, 0);
   EXPECT_EQ(from_input.out, text);
-  Words arguments = {"detokenize", "-m", DemoModelPath()};
-  for (absl::string_view id : absl::StrSplit(tokens.out, absl::ByAnyChar(" \n"), absl::SkipEmpty()))
-    arguments.emplace_back(id);
-  EXPECT_EQ(Coordinator(arguments).out, text);
+  const Words ids = absl::StrSplit(tokens, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  EXPECT_EQ(Coordinator(Joined(WordsOf("detokenize -m MODEL"), ids)).out, text);
 }
 
 TEST(Detokenize, ShowsControlTokensUnlessToldNotTo) {
@@ -142,10 +175,9 @@ TEST(Detokenize, ShowsControlTokensUnlessToldNotTo) {
 TEST(TextVerbs, NeedNoLauncher) {
   // Nothing that could start a job is to be found.
   const std::vector<std::pair<std::string, std::string>> bare = {{"PATH", "/nowhere"}};
-  for (const Words& arguments :
-       {Words{"inspect", "-m", DemoModelPath()}, Words{"tokenize", "-m", DemoModelPath(), "-p", "x"},
-        Words{"detokenize", "-m", DemoModelPath(), "5"}}) {
-    EXPECT_EQ(RunProgram(CoordinatorProgram(), arguments, "", 60, bare).exit_code, 0);
+  for (const char* line :
+       {"inspect -m MODEL", "tokenize -m MODEL -p x", "detokenize -m MODEL 5", "apply-template -m MODEL -p x"}) {
+    EXPECT_EQ(RunProgram(CoordinatorProgram(), WordsOf(line), "", 60, bare).exit_code, 0) << line;
   }
   const ProgramResult generate = RunProgram(CoordinatorProgram(), Generate({"-p", "x"}), "", 60, bare);
   EXPECT_EQ(generate.exit_code, 4) << generate;
@@ -153,11 +185,10 @@ TEST(TextVerbs, NeedNoLauncher) {
 }
 
 TEST(DryRun, PrintsTheLaunchLineAndStartsNothing) {
-  const ProgramResult result = Coordinator(Generate({"--dry-run", "--pp", "2", "--mpirun-args", "--mca foo 'a b'"}));
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("mpirun "), HasSubstr(CoordinatorProgram()), HasSubstr(StageWorkerProgram()),
-                                HasSubstr("--mca foo 'a b'"), HasSubstr("-n 2 ")));
-  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
+  const std::string result = CoordinatorOut(Generate({"--dry-run", "--pp", "2", "--mpirun-args", "--mca foo 'a b'"}));
+  EXPECT_THAT(result, AllOf(HasSubstr("mpirun "), HasSubstr(CoordinatorProgram()), HasSubstr(StageWorkerProgram()),
+                            HasSubstr("--mca foo 'a b'"), HasSubstr("-n 2 ")));
+  EXPECT_EQ(std::count(result.begin(), result.end(), '\n'), 1);
 }
 
 }  // namespace

@@ -5,38 +5,22 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "absl/strings/str_split.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/process_tree.h"
 #include "tests/testing/trace_check.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
 class TraceTest : public ::testing::Test {
  protected:
   Words Traced(const Words& more) const {
-    Words arguments = Generate({"--pp", "2", "-p", kPrompt, "--ignore-eos", "--trace", path_});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+    return Joined(Generate({"--pp", "2", "-p", kPrompt, "--ignore-eos", "--trace", path_}), more);
   }
-  Json Summary() const {
-    const ProgramResult result = Coordinator({"trace", "summary", path_, "--json"});
-    EXPECT_EQ(result.exit_code, 0) << result;
-    Json summary = Json::parse(result.out, nullptr, false);
-    EXPECT_TRUE(summary.is_object()) << result;
-    return summary;
-  }
+  Json Summary() const { return CoordinatorJson({"trace", "summary", path_, "--json"}); }
   // All that a summary must fulfil, whatever it is of.
   static void ExpectItAddsUp(const Json& job) {
     for (const Json& stage : job["stages"]) {
@@ -54,14 +38,12 @@ class TraceTest : public ::testing::Test {
   }
   // Runs until so many micro-batches are in the file.
   void AwaitMicroBatches(Subprocess* front, int count) const {
-    for (int i = 0; i < 1200; ++i) {
+    const auto written = [&] {
       const std::string text = std::filesystem::exists(path_) ? ReadFileOrDie(path_) : "";
-      int found = 0;
-      for (size_t at = 0; (at = text.find("\"ph\":\"b\"", at)) != std::string::npos; ++at) ++found;
-      if (found >= count) return;
-      front->WaitForOutput("\x01", 0.05);
-    }
-    ADD_FAILURE() << "no " << count << " micro-batches; " << front->err();
+      const std::vector<std::string> parts = absl::StrSplit(text, "\"ph\":\"b\"");
+      return static_cast<int>(parts.size()) > count;
+    };
+    EXPECT_TRUE(front->WaitUntil(written, 60)) << "no " << count << " micro-batches; " << front->err();
   }
 
   const TempDir dir_;
@@ -105,9 +87,8 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
   EXPECT_EQ(job["options"]["stage_delay_us"], "2000");
   ExpectItAddsUp(job);
 
-  const ProgramResult text = Coordinator({"trace", "summary", path_});
-  EXPECT_EQ(text.exit_code, 0) << text;
-  EXPECT_THAT(text.out,
+  const std::string text = CoordinatorOut({"trace", "summary", path_});
+  EXPECT_THAT(text,
               AllOf(HasSubstr("30 micro-batches, 5 prefill rows and 29 decode rows"),
                     ContainsRegex("stage +host +layers +compute +send +wait upstream"), HasSubstr("mostly " + cause)));
 }
@@ -115,13 +96,9 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
 TEST_F(TraceTest, ARelaunchedJobGoesOnInTheSameFile) {
   Subprocess front(CoordinatorProgram(), Traced({"-n", "60", "--stage-delay-us", "10000"}));
   AwaitMicroBatches(&front, 15);
-  const std::vector<ProcessInfo> processes = Descendants(front.pid());
-  const auto stage = std::find_if(processes.begin(), processes.end(), [](const ProcessInfo& process) {
-    return process.command.find("stage_worker") != std::string::npos &&
-           process.command.find("mpirun") == std::string::npos;
-  });
-  ASSERT_NE(stage, processes.end());
-  kill(stage->pid, SIGKILL);
+  const std::vector<pid_t> stages = StagesOf(front.pid());
+  ASSERT_FALSE(stages.empty());
+  kill(stages[0], SIGKILL);
   const ProgramResult result = front.Wait(90);
   ASSERT_EQ(result.exit_code, 0) << result;
   ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false));
@@ -140,40 +117,24 @@ TEST_F(TraceTest, WhatAKilledRunLeavesIsReadAndCanBeFinished) {
   const Json before = Summary();
   EXPECT_GE(before["jobs"][0]["micro_batches"], 15);
   ExpectItAddsUp(before["jobs"][0]);
-  const ProgramResult finished = Coordinator({"trace", "finish", path_});
-  EXPECT_EQ(finished.exit_code, 0) << finished;
+  const std::string finished = CoordinatorOut({"trace", "finish", path_});
   ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false));
   EXPECT_EQ(Summary()["jobs"][0]["micro_batches"], before["jobs"][0]["micro_batches"]);
 }
 
-TEST_F(TraceTest, TheJobsOfABenchFollowEachOther) {
-  const ProgramResult result =
-      Coordinator({"bench", "-m", DemoModelPath(), "--pp", "1,2", "-p", "8", "-n", "4", "-r", "1", "--trace", path_});
-  ASSERT_EQ(result.exit_code, 0) << result;
-  ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false));
-  const Json summary = Summary();
-  ASSERT_EQ(summary["jobs"].size(), 2u);
-  EXPECT_EQ(summary["jobs"][0]["stages"].size(), 1u);
-  EXPECT_EQ(summary["jobs"][1]["stages"].size(), 2u);
-}
-
 TEST_F(TraceTest, SaysInOneSentenceWhatIsNotATrace) {
   WriteFileOrDie(path_, "{\"traceEvents\": []}\n");
-  ProgramResult result = Coordinator({"trace", "summary", path_});
+  const ProgramResult result = Coordinator({"trace", "summary", path_});
   EXPECT_EQ(result.exit_code, 3) << result;
   EXPECT_THAT(result.err, HasSubstr(absl::StrCat("'", path_, "' is no trace of this program: line 1")));
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result;
-  result = Coordinator({"trace", "summary", dir_.File("none.json")});
-  EXPECT_EQ(result.exit_code, 3) << result;
-  const std::pair<Words, std::string> wrong[] = {{Words{"trace"}, "trace summary FILE"},
-                                                 {Words{"trace", "summary"}, "file is required"},
-                                                 {Words{"trace", "draw", path_}, "draw"},
-                                                 {Words{"trace", "finish", path_, "--json"}, "--json"}};
-  for (const auto& [words, message] : wrong) {
-    result = Coordinator(words);
-    EXPECT_EQ(result.exit_code, 2) << result;
-    EXPECT_THAT(result.err, HasSubstr(message));
-  }
+  ExpectRefused({"trace"},
+                {{"summary DIR/none.json", 3, "none.json"},
+                 {"", 2, "trace summary FILE"},
+                 {"summary", 2, "file is required"},
+                 {"draw DIR/out.json", 2, "draw"},
+                 {"finish DIR/out.json --json", 2, "--json"}},
+                Refusal::kAnyLines, dir_.path());
 }
 
 TEST_F(TraceTest, AFileThatCannotHoldOneIsRefusedBeforeTheRun) {

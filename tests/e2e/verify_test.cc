@@ -3,30 +3,22 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <fstream>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
 #include "tests/testing/damaged_copy.h"
-#include "tests/testing/paths.h"
 #include "tests/testing/tiny_architectures.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 constexpr int kDifferent = 1;
 
 ProgramResult Verify(const Words& more, const std::string& model = DemoModelPath()) {
-  Words arguments = {"verify", "-m", model, "--layer-split", "4,4", "-n", "6", "-t", "1"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return Coordinator(arguments, /*input=*/"", /*timeout_s=*/300);
+  return Coordinator(Joined({"verify", "-m", model, "--layer-split", "4,4", "-n", "6", "-t", "1"}, more), /*input=*/"",
+                     /*timeout_s=*/300);
 }
 
 TEST(Verify, AHealthyClusterIsIdenticalInAllRuns) {
@@ -99,17 +91,15 @@ TEST(Verify, ALongPromptGoesBeyondTheWindowWhereContextAndPoolHoldIt) {
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, HasSubstr("long prompt, greedy (964 tokens)"));
   EXPECT_THAT(result.out, HasSubstr("identical: 5 runs, 30 tokens"));
-  Words little = more;
-  little.push_back("-c");
-  little.push_back("400");
-  EXPECT_THAT(Verify(little, model).out, HasSubstr("note: no prompt is longer than the window of 900 positions"));
+  EXPECT_THAT(Verify(Joined(more, {"-c", "400"}), model).out,
+              HasSubstr("note: no prompt is longer than the window of 900 positions"));
 }
 
 // The second of two stages, whose host has a damaged copy of the model.
 std::string WriteDamagedStage(const std::string& directory, const std::string& model, const std::string& tensor) {
   const std::string stage = directory + "/stage";
   const std::string damaged = WriteDamagedCopy(model, tensor, directory + "/damaged.gguf");
-  WriteFileOrDie(stage, absl::StrCat("#!/bin/sh\nexec ", BuildPath("tests/e2e/damaged_stage"), " 2 ", damaged, "\n"));
+  WriteFileOrDie(stage, absl::StrCat("#!/bin/sh\nexec ", BuildPath("tests/e2e/faulty_stage"), " 2 ", damaged, "\n"));
   EXPECT_EQ(chmod(stage.c_str(), 0755), 0);
   return stage;
 }
@@ -152,16 +142,14 @@ TEST(Verify, StepLogsOfItsJobsFollowEachOther) {
   const std::string log = directory.File("steps.jsonl");
   const ProgramResult result = Verify({"--step-log", log, "--chunks", "7", "--splits", "0"});
   EXPECT_EQ(result.exit_code, 0) << result;
-  std::ifstream lines(log);
   int jobs = 0;
-  for (std::string line; std::getline(lines, line);) jobs += absl::StrContains(line, "\"job\":") ? 1 : 0;
+  for (const std::string& line : Lines(ReadFileOrDie(log))) jobs += absl::StrContains(line, "\"job\":") ? 1 : 0;
   EXPECT_EQ(jobs, 4) << "as planned, chunks, restarted, one stage";
 }
 
 // What was found before somebody stopped it is said.
 TEST(Verify, AnInterruptedOneSaysWhatItHasSeen) {
-  Subprocess front(CoordinatorProgram(), {"verify", "-m", DemoModelPath(), "--layer-split", "4,4", "-n", "6", "-t", "1",
-                                          "--stage-delay-us", "20000"});
+  Subprocess front(CoordinatorProgram(), WordsOf("verify -m MODEL --layer-split 4,4 -n 6 -t 1 --stage-delay-us 20000"));
   ASSERT_TRUE(front.WaitForOutput(" 3  chunks of 7", 90)) << front.err();
   front.Kill(SIGINT);
   const ProgramResult result = front.Wait(60);

@@ -4,15 +4,10 @@
 #include <string>
 
 #include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
 
 int Occurrences(const std::string& text, const std::string& part) {
   const std::vector<std::string> parts = absl::StrSplit(text, part);
@@ -35,9 +30,7 @@ TEST(World, RunsABatchAndAPerplexity) {
   EXPECT_EQ(batch.exit_code, 0) << batch;
   EXPECT_EQ(ReadBatchOutput(out).size(), 2u);
   EXPECT_EQ(World(Batch(in, out), 2).exit_code, 0) << "nothing left to do is no failure";
-  std::string words;
-  for (int i = 0; i < 60; ++i) words += "And it came to pass ";
-  WriteFileOrDie(text, words);
+  WriteFileOrDie(text, Repeated("And it came to pass", 60));
   const ProgramResult perplexity = World({"perplexity", "-m", DemoModelPath(), "-f", text, "-c", "64"}, 2);
   EXPECT_EQ(perplexity.exit_code, 0) << perplexity;
   EXPECT_THAT(perplexity.out, HasSubstr("perplexity"));
@@ -77,11 +70,8 @@ void ExpectOneMessage(const ProgramResult& result) {
 TEST(World, WithoutAStageEndsInOneMessage) { ExpectOneMessage(World(Generate({"-p", "x"}), 0)); }
 
 TEST(World, WithTwoCoordinatorsEndsInOneMessage) {
-  Words arguments = {"--oversubscribe", "-n", "2", CoordinatorProgram()};
-  const Words generate = Generate({"-p", "x"});
-  arguments.insert(arguments.end(), generate.begin(), generate.end());
-  arguments.insert(arguments.end(), {":", "-n", "1", StageWorkerProgram()});
-  ExpectOneMessage(RunProgram("mpirun", arguments, "", 90, AllowRoot()));
+  const Words two = Joined({"--oversubscribe", "-n", "2", CoordinatorProgram()}, Generate({"-p", "x"}));
+  ExpectOneMessage(RunProgram("mpirun", Joined(two, {":", "-n", "1", StageWorkerProgram()}), "", 90, AllowRoot()));
 }
 
 TEST(World, WithoutACoordinatorEndsInOneMessage) {
@@ -112,10 +102,8 @@ TEST(World, MeetsInAnOrdinaryDirectoryWhereThereIsNoSharedMemory) {
 }
 
 TEST(World, WithTheCoordinatorLastEndsInOneMessage) {
-  Words arguments = {"--oversubscribe", "-n", "1", StageWorkerProgram(), ":", "-n", "1", CoordinatorProgram()};
-  const Words generate = Generate({"-p", "x"});
-  arguments.insert(arguments.end(), generate.begin(), generate.end());
-  ExpectOneMessage(RunProgram("mpirun", arguments, "", 90, AllowRoot()));
+  const Words last = {"--oversubscribe", "-n", "1", StageWorkerProgram(), ":", "-n", "1", CoordinatorProgram()};
+  ExpectOneMessage(RunProgram("mpirun", Joined(last, Generate({"-p", "x"})), "", 90, AllowRoot()));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "common/gguf/gguf_file.h"
 #include "common/json/json_input.h"
 #include "common/json/json_value.h"
-#include "common/step/step_check.h"
+#include "common/step/step.h"
 #include "coordinator/front/api/batch_line.h"
 #include "coordinator/front/api/model_bodies.h"
 #include "coordinator/text/utf8.h"
@@ -282,8 +282,8 @@ std::string Sorted(const std::string& text) {
   return sorted;
 }
 
-void CheckCall(ApiRoute route, absl::string_view body, absl::string_view script, const Served& served) {
-  const PreparedCall prepared = PrepareCall(route, body, served.model, served.context);
+void CheckCall(const ApiDialect& api, absl::string_view body, absl::string_view script, const Served& served) {
+  const PreparedCall prepared = PrepareCall(api, body, served.model, served.context);
   FuzzCheck((prepared.call != nullptr) != prepared.error.has_value(), "a call or an error");
   if (prepared.error.has_value()) return CheckRefusal(*prepared.error);
   const Answer answer = Play(prepared.call.get(), script, served);
@@ -292,7 +292,7 @@ void CheckCall(ApiRoute route, absl::string_view body, absl::string_view script,
   other["stream"] = !prepared.call->streams();
   other.erase("stream_options");
   if (!prepared.call->streams()) other["stream_options"] = {{"include_usage", true}};
-  const PreparedCall again = PrepareParsedCall(route, other, served.model, served.context);
+  const PreparedCall again = PrepareParsedCall(api, other, served.model, served.context);
   FuzzCheck(again.call != nullptr, absl::StrCat("a stream asks for the same: ", body));
   const Answer other_answer = Play(again.call.get(), script, served);
   FuzzCheck(answer.failed() == other_answer.failed(), "a stream fails where a body does");
@@ -338,16 +338,18 @@ void CheckBatchLine(absl::string_view text, absl::string_view script, const Serv
   }
 }
 
-void CheckApi(FuzzInput input) {
+}  // namespace
+
+void Fuzz(FuzzInput input) {
   const uint8_t route = input.Byte();
   const Served served = ServedBy(input.Byte());
   const absl::string_view body = input.Text();
   const absl::string_view script = input.rest();
   switch (route % 8) {
     case 0:
-    case 1: return CheckCall(ApiRoute::kChatCompletions, body, script, served);
+    case 1: return CheckCall(kChatApi, body, script, served);
     case 2:
-    case 3: return CheckCall(ApiRoute::kCompletions, body, script, served);
+    case 3: return CheckCall(kCompletionsApi, body, script, served);
     case 4: return CheckBody(TokenizeBody(body, served.model, served.context));
     case 5: return CheckBody(DetokenizeBody(body, served.model));
     case 6: return CheckBody(ApplyTemplateBody(body, served.model, served.context));
@@ -355,10 +357,4 @@ void CheckApi(FuzzInput input) {
   }
 }
 
-}  // namespace
 }  // namespace stagecoach
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  stagecoach::CheckApi({data, size});
-  return 0;
-}

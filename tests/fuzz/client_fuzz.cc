@@ -159,7 +159,9 @@ Outcome Ask(uint8_t choice) {
   }
 }
 
-void CheckClient(FuzzInput input) {
+}  // namespace
+
+void Fuzz(FuzzInput input) {
   const uint8_t choice = input.Byte();
   const size_t piece = 1 + input.Byte();
   const absl::string_view bytes = input.rest();
@@ -174,10 +176,4 @@ void CheckClient(FuzzInput input) {
             absl::StrCat("an answer is the same however it is cut: ", whole.said, " / ", cut.said));
 }
 
-}  // namespace
 }  // namespace stagecoach
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  stagecoach::CheckClient({data, size});
-  return 0;
-}

@@ -6,9 +6,9 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/unit/common/wire/frame_samples.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace stagecoach;  // NOLINT(google-build-using-namespace): one function
-  FuzzInput input(data, size);
+namespace stagecoach {
+
+void Fuzz(FuzzInput input) {
   const uint8_t choice = input.Byte();
   const FrameLimits limits = SmallLimits();
   const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(input.rest().data()), input.rest().size());
@@ -23,5 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 3: (void)DecodeControl({}, bytes); break;
     case 4: (void)DecodePing(bytes); break;
   }
-  return 0;
 }
+
+}  // namespace stagecoach

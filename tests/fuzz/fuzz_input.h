@@ -9,9 +9,6 @@
 
 #include "absl/strings/string_view.h"
 
-// What libFuzzer calls for each input that it makes up.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 namespace stagecoach {
 
 // Bytes of choice first, then text.
@@ -37,6 +34,9 @@ class FuzzInput {
  private:
   absl::string_view rest_;
 };
+
+// What a fuzzer does with an input that libFuzzer made up.
+void Fuzz(FuzzInput input);
 
 // What must hold for every input.
 inline void FuzzCheck(bool holds, const std::string& what) {

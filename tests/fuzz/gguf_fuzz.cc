@@ -119,16 +119,13 @@ void CheckPlan(std::shared_ptr<const ModelDescription> model) {
 }
 
 }  // namespace
-}  // namespace stagecoach
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace stagecoach;  // NOLINT(google-build-using-namespace): one function
-  FuzzInput input(data, size);
+void Fuzz(FuzzInput input) {
   const uint8_t choice = input.Byte();
   uint64_t file_bytes = 0;
   absl::StatusOr<std::unique_ptr<GgufFile>> opened = Open(choice, input.rest(), &file_bytes);
   CheckRefusal(opened.status());
-  if (!opened.ok()) return 0;
+  if (!opened.ok()) return;
   const std::shared_ptr<const GgufFile> file = *std::move(opened);
   CheckTensors(*file, file_bytes);
   if (file->metadata().Has("tokenizer.ggml.model")) {
@@ -138,11 +135,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(file);
   CheckRefusal(model.status());
-  if (!model.ok()) return 0;
+  if (!model.ok()) return;
   CheckSizes(**model);
   CheckPlan(*model);
-  return 0;
 }
+
+}  // namespace stagecoach
 
 // Half of the time bytes, else keys and tensors, some of them with tensors that follow the keys: a model is described
 // only where all agree.

@@ -14,10 +14,8 @@
 #include "absl/strings/strip.h"
 #include "common/base/clock.h"
 #include "common/json/json_value.h"
-#include "coordinator/http/chunked_body.h"
 #include "coordinator/http/connection.h"
 #include "coordinator/http/http_head.h"
-#include "coordinator/http/server_state.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace stagecoach {
@@ -235,7 +233,9 @@ class Client {
   Outcome outcome_;
 };
 
-void CheckHttp(FuzzInput input) {
+}  // namespace
+
+void Fuzz(FuzzInput input) {
   const uint8_t flags = input.Byte();
   std::vector<size_t> cuts(1 + flags % 4);
   for (size_t& cut : cuts) cut = 1 + input.Byte();
@@ -275,10 +275,4 @@ void CheckHttp(FuzzInput input) {
             "as many requests however they are cut");
 }
 
-}  // namespace
 }  // namespace stagecoach
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  stagecoach::CheckHttp({data, size});
-  return 0;
-}

@@ -4,9 +4,8 @@
 #include "tests/fuzz/fuzz_input.h"
 
 namespace stagecoach {
-namespace {
 
-void CheckTemplate(FuzzInput input) {
+void Fuzz(FuzzInput input) {
   const absl::string_view source = input.Text();
   absl::StatusOr<JinjaTemplate> program = JinjaTemplate::Parse(source);
   if (!program.ok()) return;
@@ -28,10 +27,4 @@ void CheckTemplate(FuzzInput input) {
   if (text.ok()) FuzzCheck(text->size() <= limits.output_bytes, "the output has its limit");
 }
 
-}  // namespace
 }  // namespace stagecoach
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  stagecoach::CheckTemplate({data, size});
-  return 0;
-}

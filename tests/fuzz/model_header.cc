@@ -10,12 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
-#include "common/gguf/append_number.h"
 #include "common/gguf/gguf_parser.h"
 #include "common/gguf/gguf_value_type.h"
 #include "common/model/architectures.h"
+#include "common/model/hyper_parameters.h"
 #include "common/model/model_description.h"
-#include "common/model/model_limits.h"
 #include "common/quant/supported_types.h"
 
 namespace stagecoach {
@@ -224,7 +223,7 @@ std::vector<int64_t> Shape(absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GgufFile>> OpenHeader(absl::string_view header, uint64_t file_bytes) {
-  ASSIGN_OR_RETURN(const GgufHeader parsed, GgufParser::Parse(ShortHeader(header), "header", file_bytes));
+  ASSIGN_OR_RETURN(const GgufHeader parsed, ParseGgufHeader(ShortHeader(header), "header", file_bytes));
   std::vector<GgufSource> sources(1);
   sources[0].path = "header";
   sources[0].fingerprint = {.size_bytes = file_bytes, .header_hash = parsed.header_hash};
@@ -233,7 +232,7 @@ absl::StatusOr<std::unique_ptr<GgufFile>> OpenHeader(absl::string_view header, u
 }
 
 absl::StatusOr<ModelHeader> ModelHeader::Read(absl::string_view bytes) {
-  ASSIGN_OR_RETURN(GgufHeader parsed, GgufParser::Parse(ShortHeader(bytes), "header", kLongestFile));
+  ASSIGN_OR_RETURN(GgufHeader parsed, ParseGgufHeader(ShortHeader(bytes), "header", kLongestFile));
   ModelHeader header;
   header.keys_ = parsed.metadata.entries();
   header.tensors_ = std::move(parsed.tensors);

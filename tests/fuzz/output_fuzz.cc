@@ -32,7 +32,9 @@ std::vector<OutputDelta> Parse(OutputFormat format, const OutputStart& start, st
   return deltas;
 }
 
-void CheckOutput(FuzzInput input) {
+}  // namespace
+
+void Fuzz(FuzzInput input) {
   static const auto kTools = std::make_shared<const OutputTools>(Json::parse(
       R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}}])"));
   static const std::vector<absl::string_view> kNames = OutputFormatNames();
@@ -75,10 +77,4 @@ void CheckOutput(FuzzInput input) {
   FuzzCheck(came <= fed, "control tokens between texts are no text");
 }
 
-}  // namespace
 }  // namespace stagecoach
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  stagecoach::CheckOutput({data, size});
-  return 0;
-}

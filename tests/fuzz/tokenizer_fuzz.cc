@@ -24,7 +24,9 @@ std::unique_ptr<Tokenizer> Phi3() {
   return testing::OpenOrDie(toy.File("llama", "default"));
 }
 
-void CheckTokens(FuzzInput input) {
+}  // namespace
+
+void Fuzz(FuzzInput input) {
   static const std::unique_ptr<Tokenizer> kTokenizers[] = {
       BytePairs("qwen2"),
       BytePairs("llama-bpe"),
@@ -55,10 +57,4 @@ void CheckTokens(FuzzInput input) {
   FuzzCheck(AppendWholeUtf8(shown, &whole) == shown.size() && whole == shown, "what is shown is UTF-8");
 }
 
-}  // namespace
 }  // namespace stagecoach
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  stagecoach::CheckTokens({data, size});
-  return 0;
-}

@@ -3,35 +3,29 @@
 #include <cmath>
 #include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/hosts/support/generation.h"
-#include "tests/testing/shared_data.h"
 #include "tests/testing/trace_check.h"
 
-namespace stagecoach {
+namespace stagecoach::testing {
 namespace {
 
-using nlohmann::json;
-
-class ClockTest : public testing::HostsTest {};
+class ClockTest : public HostsTest {};
 
 TEST_F(ClockTest, ATraceBringsTheClocksOfAllHostsTogetherWithinItsError) {
-  if (!testing::EmulatedHosts::HaveClocks())
-    GTEST_SKIP() << "no emulated hosts on this machine have clocks of their own";
+  if (!EmulatedHosts::HaveClocks()) GTEST_SKIP() << "no emulated hosts on this machine have clocks of their own";
   auto front = Start(kThreeHosts, {"--trace", "/mnt/trace.json"});
   ExpectTheAnswer(front.get());
-  const json events = json::parse(testing::ReadFileOrDie(hosts().Outside("/mnt/trace.json")), nullptr, false);
-  testing::ExpectWellFormedTrace(events);
-  const json& job = events[0]["args"];
+  const nlohmann::json events =
+      nlohmann::json::parse(ReadFileOrDie(hosts().Outside("/mnt/trace.json")), nullptr, false);
+  ExpectWellFormedTrace(events);
+  const nlohmann::json& job = events[0]["args"];
   ASSERT_EQ(job["clocks"].size(), 3u);
   for (int stage = 0; stage < 3; ++stage) {
-    const json& clock = job["clocks"][static_cast<size_t>(stage)];
+    const nlohmann::json& clock = job["clocks"][static_cast<size_t>(stage)];
     const std::string host = job["stages"][static_cast<size_t>(stage)]["host"];
-    EXPECT_EQ(host, testing::EmulatedHosts::Name(stage + 1));
+    EXPECT_EQ(host, EmulatedHosts::Name(stage + 1));
     // The front is on host 1.
-    const int64_t truth_us =
-        1000000 * int64_t{testing::EmulatedHosts::ClockOffsetS(stage + 1) - testing::EmulatedHosts::ClockOffsetS(1)};
+    const int64_t truth_us = 1000000 * int64_t{EmulatedHosts::ClockOffsetS(stage + 1) - EmulatedHosts::ClockOffsetS(1)};
     const int64_t off_us = std::abs(clock["offset_us"].get<int64_t>() - truth_us);
     EXPECT_LE(off_us, clock["error_us"].get<int64_t>()) << clock;
     // Whatever keeps this machine busy, some frame of a hundred came through in good time.
@@ -39,9 +33,9 @@ TEST_F(ClockTest, ATraceBringsTheClocksOfAllHostsTogetherWithinItsError) {
     EXPECT_EQ(clock["error_us"].get<int64_t>() == 0, stage == 0) << "it is the coordinator's";
   }
   // By its true clock nothing is there before it was sent.
-  for (const json& event : events) {
+  for (const nlohmann::json& event : events) {
     if (event["ph"] != "b") continue;
-    const json& stages = event["args"]["stages"];
+    const nlohmann::json& stages = event["args"]["stages"];
     for (size_t s = 0; s < stages.size(); ++s) {
       const int64_t sent = s == 0 ? 0 : stages[s - 1][2].get<int64_t>();
       EXPECT_GE(stages[s][0].get<int64_t>(), sent - 2) << event;
@@ -51,4 +45,4 @@ TEST_F(ClockTest, ATraceBringsTheClocksOfAllHostsTogetherWithinItsError) {
 }
 
 }  // namespace
-}  // namespace stagecoach
+}  // namespace stagecoach::testing

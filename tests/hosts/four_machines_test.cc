@@ -7,60 +7,43 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/hosts/support/generation.h"
-#include "tests/testing/shared_data.h"
 
-namespace stagecoach {
+namespace stagecoach::testing {
 namespace {
 
-using nlohmann::json;
-using ::testing::AllOf;
-using testing::DemoModelPath;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using testing::LinesWith;
-using testing::ProgramResult;
 using ::testing::UnorderedElementsAre;
-using Words = std::vector<std::string>;
 
 constexpr char kFourHosts[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\nhost4 slots=1\n";
 constexpr int kLinkMbitS = 200;
 constexpr int kRequests = 16;
 
-class FourMachinesTest : public testing::HostsTest {
+class FourMachinesTest : public HostsTest {
  protected:
   void SetUp() override {
     HostsTest::SetUp();
     if (IsSkipped()) return;
-    testing::WriteFileOrDie(hosts().Outside("/mnt/hostfile"), kFourHosts);
+    WriteFileOrDie(hosts().Outside("/mnt/hostfile"), kFourHosts);
     std::string requests;
     for (int i = 0; i < kRequests; ++i) {
-      const json body = {{"prompt", absl::StrCat("And the king of Assyria spake ", i)}, {"max_tokens", 20}};
-      absl::StrAppend(
-          &requests,
-          json({{"custom_id", absl::StrCat(i)}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}).dump(),
-          "\n");
+      const Json body = {{"prompt", absl::StrCat("And the king of Assyria spake ", i)}, {"max_tokens", 20}};
+      requests += BatchInputLine(absl::StrCat(i), body);
     }
-    testing::WriteFileOrDie(hosts().Outside("/mnt/requests.jsonl"), requests);
+    WriteFileOrDie(hosts().Outside("/mnt/requests.jsonl"), requests);
   }
 
   ProgramResult Run(const Words& words) { return StartVerb(words)->Wait(60); }
 
-  static Words Batch(const std::string& input, const std::string& output) {
-    return {"batch", "-m",           DemoModelPath(),  "-i", input, "-o", output, "--seed",
-            "7",     "--ignore-eos", "--max-num-seqs", "4"};
+  static Words BatchTo(const std::string& output) {
+    return Joined(WordsOf("batch -m MODEL -i /mnt/requests.jsonl --seed 7 --ignore-eos --max-num-seqs 4 -o"), {output});
   }
 
   static std::map<std::string, std::string> TextsIn(const std::string& path) {
     std::map<std::string, std::string> texts;
-    const std::string answers = std::filesystem::exists(path) ? testing::ReadFileOrDie(path) : "";
+    const std::string answers = std::filesystem::exists(path) ? ReadFileOrDie(path) : "";
     // The last line may be still in writing.
-    for (const absl::string_view line : absl::StrSplit(answers.substr(0, answers.rfind('\n') + 1), '\n')) {
-      const json answer = json::parse(std::string(line), nullptr, /*allow_exceptions=*/false);
-      if (!answer.is_object()) continue;
+    for (const std::string& line : Lines(answers.substr(0, answers.rfind('\n') + 1))) {
+      const Json answer = Json::parse(line);
       texts[answer["custom_id"]] = answer["response"]["body"]["choices"][0]["text"];
     }
     return texts;
@@ -68,34 +51,14 @@ class FourMachinesTest : public testing::HostsTest {
 
   // Predictions from what was measured stand beside what a sweep measures.
   void SweepFromTheProfile() {
-    const ProgramResult sweep = Run({"sweep",
-                                     "-m",
-                                     DemoModelPath(),
-                                     "--hostfile",
-                                     "/mnt/hostfile",
-                                     "--profile",
-                                     "/mnt/profile.json",
-                                     "--pp",
-                                     "2,4",
-                                     "-t",
-                                     "1",
-                                     "--concurrency",
-                                     "4",
-                                     "--requests",
-                                     "8",
-                                     "--prompt",
-                                     "32",
-                                     "--output",
-                                     "16",
-                                     "-r",
-                                     "1",
-                                     "-o",
-                                     "/mnt/sweep"});
+    const ProgramResult sweep =
+        Run(WordsOf("sweep -m MODEL --hostfile /mnt/hostfile --profile /mnt/profile.json --pp 2,4 -t 1 --concurrency 4 "
+                    "--requests 8 --prompt 32 --output 16 -r 1 -o /mnt/sweep"));
     ASSERT_EQ(sweep.exit_code, 0) << sweep;
     std::vector<size_t> stages;
-    const std::string points = testing::ReadFileOrDie(hosts().Outside("/mnt/sweep/points.jsonl"));
-    for (const absl::string_view line : absl::StrSplit(points, '\n', absl::SkipEmpty())) {
-      const json point = json::parse(std::string(line));
+    const std::string points = ReadFileOrDie(hosts().Outside("/mnt/sweep/points.jsonl"));
+    for (const std::string& line : Lines(points)) {
+      const Json point = Json::parse(line);
       EXPECT_EQ(point["error"], "");
       EXPECT_EQ(point["result"]["output_tokens"], 8 * 16);
       EXPECT_THAT(point["prediction"]["source"].get<std::string>(), HasSubstr("/mnt/profile.json"));
@@ -104,15 +67,13 @@ class FourMachinesTest : public testing::HostsTest {
       for (size_t s = 0; s < stages.back(); ++s) EXPECT_EQ(point["stages"][s]["host"], absl::StrCat("host", s + 1));
     }
     EXPECT_THAT(stages, UnorderedElementsAre(2u, 4u));
-    const std::string report = testing::ReadFileOrDie(hosts().Outside("/mnt/sweep/report.html"));
+    const std::string report = ReadFileOrDie(hosts().Outside("/mnt/sweep/report.html"));
     EXPECT_THAT(report, AllOf(HasSubstr("<svg"), HasSubstr("redict"), HasSubstr("host1")));
   }
 
   // Of one host, without links.
   std::map<std::string, std::string> UndisturbedTexts() {
-    Words words = Batch("/mnt/requests.jsonl", "/mnt/undisturbed.jsonl");
-    words.insert(words.end(), {"--pp", "1", "-t", "1"});
-    const ProgramResult result = Run(words);
+    const ProgramResult result = Run(Joined(BatchTo("/mnt/undisturbed.jsonl"), {"--pp", "1", "-t", "1"}));
     EXPECT_EQ(result.exit_code, 0) << result;
     return TextsIn(hosts().Outside("/mnt/undisturbed.jsonl"));
   }
@@ -120,8 +81,7 @@ class FourMachinesTest : public testing::HostsTest {
 
 TEST_F(FourMachinesTest, DoctorNamesTheMachineThatDoesNotAnswer) {
   hosts().Cut(4);
-  const ProgramResult result =
-      Run({"doctor", "-m", DemoModelPath(), "--hostfile", "/mnt/hostfile", "--host-timeout", "3"});
+  const ProgramResult result = Run(WordsOf("doctor -m MODEL --hostfile /mnt/hostfile --host-timeout 3"));
   EXPECT_EQ(result.exit_code, 4) << result;
   EXPECT_THAT(result.out, HasSubstr("host4")) << result;
   hosts().Heal(4);
@@ -132,24 +92,23 @@ TEST_F(FourMachinesTest, APlanFromMeasurementsSurvivesAMachineThatGoesSilently) 
   if (const absl::Status limited = hosts().LimitLinks(kLinkMbitS); !limited.ok()) {
     GTEST_SKIP() << "no emulated hosts on this machine with links that are limited: " << limited.message();
   }
-  const ProgramResult doctor = Run({"doctor", "-m", DemoModelPath(), "--hostfile", "/mnt/hostfile", "-t", "1"});
+  const ProgramResult doctor = Run(WordsOf("doctor -m MODEL --hostfile /mnt/hostfile -t 1"));
   EXPECT_EQ(doctor.exit_code, 0) << doctor;
   for (const char* host : {"host1", "host2", "host3", "host4"}) EXPECT_THAT(doctor.out, HasSubstr(host));
 
-  const ProgramResult probe =
-      Run({"probe", "-m", DemoModelPath(), "--hostfile", "/mnt/hostfile", "-t", "1", "-o", "/mnt/profile.json"});
+  const ProgramResult probe = Run(WordsOf("probe -m MODEL --hostfile /mnt/hostfile -t 1 -o /mnt/profile.json"));
   ASSERT_EQ(probe.exit_code, 0) << probe;
-  const json profile = json::parse(testing::ReadFileOrDie(hosts().Outside("/mnt/profile.json")));
+  const Json profile = Json::parse(ReadFileOrDie(hosts().Outside("/mnt/profile.json")));
   ASSERT_EQ(profile["hosts"].size(), 4u);
-  for (const json& link : profile["links"]) {
+  for (const Json& link : profile["links"]) {
     if (link["from"] == link["to"]) continue;
     // More than the limit is what the bucket held, at most an eighth of a measured frame.
     EXPECT_LT(link["bandwidth_gbit_s"], 1.3 * kLinkMbitS / 1000) << link;
     EXPECT_GT(link["bandwidth_gbit_s"], 0) << link;
   }
 
-  const ProgramResult plan = Run({"plan", "-m", DemoModelPath(), "--profile", "/mnt/profile.json", "-t", "1",
-                                  "--max-num-seqs", "4", "-o", "/mnt/plan.json"});
+  const ProgramResult plan =
+      Run(WordsOf("plan -m MODEL --profile /mnt/profile.json -t 1 --max-num-seqs 4 -o /mnt/plan.json"));
   ASSERT_EQ(plan.exit_code, 0) << plan;
   for (const char* host : {"host1", "host2", "host3", "host4"}) EXPECT_THAT(plan.out, HasSubstr(host));
 
@@ -157,16 +116,14 @@ TEST_F(FourMachinesTest, APlanFromMeasurementsSurvivesAMachineThatGoesSilently) 
   if (HasFatalFailure()) return;
 
   // The plan names the hosts.
-  Words words = Batch("/mnt/requests.jsonl", "/mnt/answers.jsonl");
-  words.insert(words.end(), {"--plan", "/mnt/plan.json", "--stage-delay-us", "10000", "--host-timeout", "3"});
-  const auto batch = StartVerb(words);
+  const auto batch = StartVerb(
+      Joined(BatchTo("/mnt/answers.jsonl"), WordsOf("--plan /mnt/plan.json --stage-delay-us 10000 --host-timeout 3")));
   const std::string answers = hosts().Outside("/mnt/answers.jsonl");
-  for (int i = 0; i < 400 && TextsIn(answers).empty(); ++i) batch->WaitForOutput("\x01", 0.1);  // collects output
-  ASSERT_FALSE(TextsIn(answers).empty()) << batch->err();
+  ASSERT_TRUE(batch->WaitUntil([&] { return !TextsIn(answers).empty(); }, 40)) << batch->err();
   hosts().Cut(3);
   const ProgramResult result = batch->Wait(60);
   EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_GE(LinesWith(result.err, "host3 is left out"), 1) << result;
+  EXPECT_THAT(result.err, HasSubstr("host3 is left out"));
   const std::map<std::string, std::string> expected = UndisturbedTexts();
   EXPECT_EQ(expected.size(), static_cast<size_t>(kRequests));
   EXPECT_EQ(TextsIn(answers), expected);
@@ -175,4 +132,4 @@ TEST_F(FourMachinesTest, APlanFromMeasurementsSurvivesAMachineThatGoesSilently) 
 }
 
 }  // namespace
-}  // namespace stagecoach
+}  // namespace stagecoach::testing

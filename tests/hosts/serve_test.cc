@@ -9,22 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/json/json_value.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/support/recorded_answer.h"
 #include "tests/e2e/support/server.h"
 #include "tests/hosts/support/generation.h"
-#include "tests/testing/shared_data.h"
 
-namespace stagecoach {
+namespace stagecoach::testing {
 namespace {
-
-using testing::ComesTrue;
-using ::testing::HasSubstr;
-using testing::RecordedAnswer;
-using testing::Server;
-using Words = std::vector<std::string>;
 
 constexpr char kHostFile[] = "/mnt/hostfile";
 constexpr int kStreams = 12, kTokens = 24;
@@ -36,19 +26,17 @@ Words StageHosts(const Server& server) {
   return hosts;
 }
 
-class ServeTest : public testing::HostsTest {
+class ServeTest : public HostsTest {
  protected:
   std::unique_ptr<Server> StartServer(const std::string& hostfile) {
-    testing::WriteFileOrDie(hosts().Outside(kHostFile), hostfile);
-    Words words = {"serve", "-m", testing::DemoModelPath(), "--port", "0", "--hostfile", kHostFile,
-                   "-t",    "1",  "--stage-delay-us",       "10000"};
-    for (const std::string& word : ShortHostTimeout()) words.push_back(word);
-    return std::make_unique<Server>(StartVerb(words));
+    WriteFileOrDie(hosts().Outside(kHostFile), hostfile);
+    const Words words = {"--hostfile", kHostFile, "-t", "1", "--stage-delay-us", "10000", "--host-timeout", "3"};
+    return std::make_unique<Server>(StartVerb(Joined(WordsOf("serve -m MODEL --port 0"), words)));
   }
 
-  static std::vector<testing::Question> Questions() {
-    std::vector<testing::Question> questions;
-    for (int i = 0; i < kStreams; ++i) questions.push_back(testing::MixedQuestion(i, kTokens));
+  static std::vector<Question> Questions() {
+    std::vector<Question> questions;
+    for (int i = 0; i < kStreams; ++i) questions.push_back(MixedQuestion(i, kTokens));
     return questions;
   }
 
@@ -70,7 +58,7 @@ class ServeTest : public testing::HostsTest {
         };
         EXPECT_TRUE(ComesTrue(recovers, absl::Seconds(40)));
         EXPECT_EQ(health["stage"], stage) << health;
-        EXPECT_EQ(health["host"], testing::EmulatedHosts::Name(host)) << health;
+        EXPECT_EQ(health["host"], EmulatedHosts::Name(host)) << health;
         const std::string message = health["error"]["message"];
         EXPECT_THAT(message, HasSubstr(absl::StrCat("stage ", stage, " on host", host, " was lost")));
       });
@@ -108,11 +96,11 @@ TEST_F(ServeTest, NoStreamEndsAndNoTokenDiffersWhenHostsAreCutOff) {
     EXPECT_EQ(server->Metric("stagecoach_job_relaunches_total"), 2);
   });
   for (const int host : {3, 4}) hosts().Heal(host);
-  testing::EmulatedHosts::Signal(hosts().PidOf(server->process()), SIGTERM);
-  const testing::ProgramResult result = server->process().Wait(60);
+  EmulatedHosts::Signal(hosts().PidOf(server->process()), SIGTERM);
+  const ProgramResult result = server->process().Wait(60);
   EXPECT_EQ(result.exit_code, 0) << result;
   ExpectNothingLeft();
 }
 
 }  // namespace
-}  // namespace stagecoach
+}  // namespace stagecoach::testing

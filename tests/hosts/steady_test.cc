@@ -2,20 +2,12 @@
 
 #include <signal.h>
 
-#include <string>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/hosts/support/generation.h"
 
-namespace stagecoach {
+namespace stagecoach::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-using testing::SleepFor;
-
-class SteadyTest : public testing::HostsTest {};
+class SteadyTest : public HostsTest {};
 
 TEST_F(SteadyTest, AGenerationOverThreeHostsWorksAtTheFirstTryAndLeavesNothing) {
   auto front = Start(kThreeHosts);
@@ -24,7 +16,7 @@ TEST_F(SteadyTest, AGenerationOverThreeHostsWorksAtTheFirstTryAndLeavesNothing) 
   // Or to find nothing below would say nothing.
   EXPECT_EQ(hosts().Processes(2, "orted").size(), 1u);
   EXPECT_FALSE(hosts().Files(2).empty());
-  const nlohmann::json answer = ExpectTheAnswer(front.get());
+  const Json answer = ExpectTheAnswer(front.get());
   EXPECT_EQ(answer["timings"]["relaunches"], 0);
   EXPECT_THAT(front->err(), Not(HasSubstr("lost")));
   ExpectNothingLeft();
@@ -50,10 +42,10 @@ TEST_F(SteadyTest, SilencesShorterThanTheDeadlineRestartNothing) {
   hosts().Signal(stage, SIGSTOP);
   SleepFor(3);
   hosts().Signal(stage, SIGCONT);
-  const nlohmann::json answer = ExpectTheAnswer(front.get());
+  const Json answer = ExpectTheAnswer(front.get());
   EXPECT_EQ(answer["timings"]["relaunches"], 0);
   ExpectNothingLeft();
 }
 
 }  // namespace
-}  // namespace stagecoach
+}  // namespace stagecoach::testing

@@ -12,7 +12,6 @@
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
 #include "tests/testing/cluster/loopback_cluster.h"
-#include "tests/testing/cluster/probe_front.h"
 
 namespace stagecoach {
 namespace {

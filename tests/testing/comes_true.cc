@@ -13,4 +13,6 @@ bool ComesTrue(const std::function<bool()>& holds, absl::Duration within) {
   return true;
 }
 
+void SleepFor(double seconds) { absl::SleepFor(absl::Seconds(seconds)); }
+
 }  // namespace stagecoach::testing

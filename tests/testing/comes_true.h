@@ -11,6 +11,8 @@ namespace stagecoach::testing {
 // noise of the machine.
 bool ComesTrue(const std::function<bool()>& holds, absl::Duration within = absl::Seconds(20));
 
+void SleepFor(double seconds);
+
 }  // namespace stagecoach::testing
 
 #endif  // STAGECOACH_TESTS_TESTING_COMES_TRUE_H_

@@ -10,143 +10,61 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
-#include "common/gguf/append_number.h"
 #include "common/gguf/dummy_model.h"
 #include "common/gguf/gguf_file.h"
+#include "common/gguf/gguf_value_type.h"
 #include "common/gguf/gguf_writer.h"
+#include "tests/testing/model_parts.h"
 
 namespace stagecoach::testing {
 namespace {
 
 enum StoredTokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUnused = 5, kByte = 6 };
 
-struct SpecialToken {
-  int32_t id;
-  const char* text;
-};
-
 // What matters of a vocabulary: where text begins, and where an answer ends.
 struct Specials {
   const char* pre_tokenizer;
   int64_t vocab;  // of the models that have them; 0: of all with this pre-tokenizer
   int32_t bos, eos;
-  std::vector<SpecialToken> tokens;
-  const char* turn;  // that a chat template begins a turn with
+  const char* turn;    // that a chat template begins a turn with
+  const char* tokens;  // ids, each with its text
 };
 
-const std::vector<Specials>& AllSpecials() {
-  static const auto* const all = new std::vector<Specials>{
-      {"qwen2",
-       0,
-       151643,
-       151645,
-       {{151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}},
-       "<|im_start|>"},
-      {"llama-bpe",
-       0,
-       128000,
-       128009,
-       {{128000, "<|begin_of_text|>"}, {128001, "<|end_of_text|>"}, {128009, "<|eot_id|>"}},
-       "<|start_header_id|>"},
-      {"smaug-bpe",
-       0,
-       128000,
-       128012,
-       {{128000, "<|begin_of_text|>"}, {128011, "<|im_start|>"}, {128012, "<|im_end|>"}},
-       "<|im_start|>"},
-      {"gpt-4o",
-       0,
-       199998,
-       200002,
-       {{199998, "<|startoftext|>"},
-        {199999, "<|endoftext|>"},
-        {200002, "<|return|>"},
-        {200005, "<|channel|>"},
-        {200006, "<|start|>"},
-        {200007, "<|end|>"},
-        {200008, "<|message|>"},
-        {200012, "<|call|>"}},
-       "<|start|>"},
-      {"glm4",
-       151552,
-       151331,
-       151329,
-       {{151329, "<|endoftext|>"},
-        {151331, "[gMASK]"},
-        {151333, "<sop>"},
-        {151336, "<|user|>"},
-        {151337, "<|assistant|>"},
-        {151338, "<|observation|>"}},
-       "<|user|>"},
-      {"glm4",
-       154880,
-       154822,
-       154820,
-       {{154820, "<|endoftext|>"},
-        {154822, "[gMASK]"},
-        {154824, "<sop>"},
-        {154827, "<|user|>"},
-        {154829, "<|observation|>"}},
-       "<|user|>"},
-      {"deepseek-llm",
-       0,
-       100000,
-       100001,
-       {{100000, "<｜begin▁of▁sentence｜>"}, {100001, "<｜end▁of▁sentence｜>"}},
-       "User: "},
-      {"deepseek-v3", 0, 0, 1, {{0, "<｜begin▁of▁sentence｜>"}, {1, "<｜end▁of▁sentence｜>"}}, "<｜User｜>"},
-      {"kimi-k2",
-       0,
-       163584,
-       163586,
-       {{163584, "[BOS]"}, {163585, "[EOS]"}, {163586, "<|im_end|>"}, {163601, "<|im_middle|>"}},
-       "<|im_user|>"},
-      {"minimax-m2", 0, 200019, 200020, {{200019, "]~b]"}, {200020, "[e~["}}, "]~b]"},
-      {"refact", 0, 0, 0, {{0, "<|end_of_text|>"}}, "<|start_of_role|>"},
-      {"dbrx", 0, 100257, 100257, {{100257, "<|endoftext|>"}, {100265, "<|im_end|>"}}, "<|im_start|>"},
-      {"default",
-       256000,
-       2,
-       1,
-       {{0, "<pad>"}, {1, "<eos>"}, {2, "<bos>"}, {3, "<unk>"}, {106, "<start_of_turn>"}, {107, "<end_of_turn>"}},
-       "<start_of_turn>"},
-      {"default",
-       262144,
-       2,
-       1,
-       {{0, "<pad>"}, {1, "<eos>"}, {2, "<bos>"}, {3, "<unk>"}, {105, "<start_of_turn>"}, {106, "<end_of_turn>"}},
-       "<start_of_turn>"},
-      {"default",
-       32064,
-       1,
-       32000,
-       {{0, "<unk>"}, {1, "<s>"}, {2, "</s>"}, {32000, "<|endoftext|>"}, {32007, "<|end|>"}},
-       "<|user|>"},
-      {"default", 32768, 1, 2, {{0, "<unk>"}, {1, "<s>"}, {2, "</s>"}}, "[INST]"},
-  };
-  return *all;
-}
+constexpr Specials kSpecials[] = {
+    {"qwen2", 0, 151643, 151645, "<|im_start|>", "151643 <|endoftext|> 151644 <|im_start|> 151645 <|im_end|>"},
+    {"llama-bpe", 0, 128000, 128009, "<|start_header_id|>",
+     "128000 <|begin_of_text|> 128001 <|end_of_text|> 128009 <|eot_id|>"},
+    {"smaug-bpe", 0, 128000, 128012, "<|im_start|>", "128000 <|begin_of_text|> 128011 <|im_start|> 128012 <|im_end|>"},
+    {"gpt-4o", 0, 199998, 200002, "<|start|>",
+     "199998 <|startoftext|> 199999 <|endoftext|> 200002 <|return|> 200005 <|channel|> 200006 <|start|> 200007 <|end|> "
+     "200008 <|message|> 200012 <|call|>"},
+    {"glm4", 151552, 151331, 151329, "<|user|>",
+     "151329 <|endoftext|> 151331 [gMASK] 151333 <sop> 151336 <|user|> 151337 <|assistant|> 151338 <|observation|>"},
+    {"glm4", 154880, 154822, 154820, "<|user|>",
+     "154820 <|endoftext|> 154822 [gMASK] 154824 <sop> 154827 <|user|> 154829 <|observation|>"},
+    {"deepseek-llm", 0, 100000, 100001, "User: ", "100000 <｜begin▁of▁sentence｜> 100001 <｜end▁of▁sentence｜>"},
+    {"deepseek-v3", 0, 0, 1, "<｜User｜>", "0 <｜begin▁of▁sentence｜> 1 <｜end▁of▁sentence｜>"},
+    {"kimi-k2", 0, 163584, 163586, "<|im_user|>", "163584 [BOS] 163585 [EOS] 163586 <|im_end|> 163601 <|im_middle|>"},
+    {"minimax-m2", 0, 200019, 200020, "]~b]", "200019 ]~b] 200020 [e~["},
+    {"refact", 0, 0, 0, "<|start_of_role|>", "0 <|end_of_text|>"},
+    {"dbrx", 0, 100257, 100257, "<|im_start|>", "100257 <|endoftext|> 100265 <|im_end|>"},
+    {"default", 256000, 2, 1, "<start_of_turn>",
+     "0 <pad> 1 <eos> 2 <bos> 3 <unk> 106 <start_of_turn> 107 <end_of_turn>"},
+    {"default", 262144, 2, 1, "<start_of_turn>",
+     "0 <pad> 1 <eos> 2 <bos> 3 <unk> 105 <start_of_turn> 106 <end_of_turn>"},
+    {"default", 32064, 1, 32000, "<|user|>", "0 <unk> 1 <s> 2 </s> 32000 <|endoftext|> 32007 <|end|>"},
+    {"default", 32768, 1, 2, "[INST]", "0 <unk> 1 <s> 2 </s>"},
+};
 
 const Specials& SpecialsOf(const ModelShape& shape) {
-  for (const Specials& specials : AllSpecials()) {
+  for (const Specials& specials : kSpecials) {
     const bool of_vocabulary = specials.vocab == 0 || specials.vocab == shape.vocab;
     if (absl::string_view(specials.pre_tokenizer) == shape.pre_tokenizer && of_vocabulary) return specials;
   }
   CHECK(false);
-}
-
-// The character that byte-level BPE writes for a byte: itself where it prints, else one from U+0100 on.
-std::string ByteCharacter(int byte) {
-  const auto prints = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174; };
-  uint32_t code_point = static_cast<uint32_t>(byte);
-  if (!prints(byte)) {
-    code_point = 0x100;
-    for (int b = 0; b < byte; ++b) code_point += prints(b) ? 0 : 1;
-  }
-  if (code_point < 0x80) return std::string(1, static_cast<char>(code_point));
-  return {static_cast<char>(0xc0 | code_point >> 6), static_cast<char>(0x80 | (code_point & 0x3f))};
 }
 
 void SetTokenizer(const ModelShape& shape, GgufWriter* writer) {
@@ -154,9 +72,11 @@ void SetTokenizer(const ModelShape& shape, GgufWriter* writer) {
   const bool sentence_piece = absl::string_view(shape.tokenizer) == "llama";
   std::vector<std::string> texts(static_cast<size_t>(shape.vocab));
   std::vector<int32_t> types(texts.size(), kUnused);
-  for (const SpecialToken& token : specials.tokens) {
-    texts[static_cast<size_t>(token.id)] = token.text;
-    types[static_cast<size_t>(token.id)] = absl::string_view(token.text) == "<unk>" ? kUnknown : kControl;
+  const std::vector<std::string> words = absl::StrSplit(specials.tokens, ' ');
+  for (size_t i = 0; i < words.size(); i += 2) {
+    const size_t id = std::stoul(words[i]);
+    texts[id] = words[i + 1];
+    types[id] = texts[id] == "<unk>" ? kUnknown : kControl;
   }
   int byte = 0;
   for (size_t i = 0; i < texts.size(); ++i) {

@@ -154,6 +154,15 @@ bool Subprocess::WaitForOutput(const std::string& text, double timeout_s) {
   return false;
 }
 
+bool Subprocess::WaitUntil(const std::function<bool()>& holds, double timeout_s) {
+  const int64_t deadline = DeadlineUs(timeout_s);
+  while (!holds()) {
+    if (MonotonicUs() > deadline) return false;
+    if (!Collect(0.02)) usleep(20000);
+  }
+  return true;
+}
+
 // The program's own end counts, not that of its streams: a process it left behind may hold them open.
 ProgramResult Subprocess::Wait(double timeout_s) {
   CloseInput();

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -40,6 +41,9 @@ class Subprocess {
 
   // Collects output until `text` was printed on either stream, or the time is over. Whether it was.
   bool WaitForOutput(const std::string& text, double timeout_s);
+
+  // Collects output until `holds` or the time is over. Whether it held.
+  bool WaitUntil(const std::function<bool()>& holds, double timeout_s);
 
   // Closes the input and waits for the end; after `timeout_s` the program is killed and `timed_out` set.
   ProgramResult Wait(double timeout_s = 60);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "common/base/check.h"
 #include "tests/testing/tiny_architectures.h"
@@ -10,37 +9,18 @@ namespace {
 // Widths for rows of whole blocks. Without blocks they are even (that is as odd as a row of 16-bit values may be).
 void SetWidths(TinyArchitectureOptions* o) {
   const uint32_t block = std::max(GetTensorType(o->type).block_elements, GetTensorType(o->expert_type).block_elements);
-  if (block == 1) {
-    *o = {.architecture = o->architecture,
-          .hidden = 54,
-          .ffn = 74,
-          .type = o->type,
-          .expert_type = o->expert_type,
-          .heads = 6,
-          .kv_heads = 2,
-          .head_dim = 20,
-          .expert_ffn = 38};
-  } else if (block <= 32) {
-    *o = {.architecture = o->architecture,
-          .hidden = 96,
-          .ffn = 160,
-          .type = o->type,
-          .expert_type = o->expert_type,
-          .heads = 6,
-          .kv_heads = 2,
-          .head_dim = 32,
-          .expert_ffn = 96};
-  } else {
-    *o = {.architecture = o->architecture,
-          .hidden = 256,
-          .ffn = 256,
-          .type = o->type,
-          .expert_type = o->expert_type,
-          .heads = 8,
-          .kv_heads = 2,
-          .head_dim = 32,
-          .expert_ffn = 256};
-  }
+  struct Widths {
+    int64_t hidden, ffn, heads, head_dim, expert_ffn;
+  };
+  const Widths widths = block == 1    ? Widths{54, 74, 6, 20, 38}
+                        : block <= 32 ? Widths{96, 160, 6, 32, 96}
+                                      : Widths{256, 256, 8, 32, 256};
+  o->hidden = widths.hidden;
+  o->ffn = widths.ffn;
+  o->heads = widths.heads;
+  o->kv_heads = 2;
+  o->head_dim = widths.head_dim;
+  o->expert_ffn = widths.expert_ffn;
 }
 
 // Olmo 2 and Phi 3 have heads that fill the hidden width exactly.

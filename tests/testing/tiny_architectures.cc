@@ -1,13 +1,13 @@
 #include "tests/testing/tiny_architectures.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/base/check.h"
-#include "tests/testing/random_tensors.h"
-#include "tests/testing/tiny_vocabulary.h"
+#include "tests/testing/model_parts.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -36,7 +36,7 @@ class ArchitectureBuilder {
     if (o_.nextn) AddNextN();
     AddNorm("output_norm.weight", o_.hidden);
     if (!o_.tied) AddMatrix("output.weight", o_.vocab, o_.hidden, 2.5);
-    if (o_.rope_factors) AddDivisors("rope_freqs.weight", 1, 8);
+    if (o_.rope_factors) AddRopeFactors();
     if (o_.long_rope_factors) {
       AddDivisors("rope_factors_long.weight", 2, 40);
       AddDivisors("rope_factors_short.weight", 1, 3);
@@ -66,7 +66,11 @@ class ArchitectureBuilder {
     U32("block_count", o_.layers + (o_.nextn ? 1 : 0));
     U32("context_length", o_.context);
     U32("embedding_length", o_.hidden);
-    U32("feed_forward_length", o_.ffn);
+    if (o_.ffn_of_layers.empty()) {
+      U32("feed_forward_length", o_.ffn);
+    } else {
+      writer_.Set(Key("feed_forward_length"), o_.ffn_of_layers);
+    }
     U32("vocab_size", o_.vocab);
     F32("attention.layer_norm_rms_epsilon", 1e-6);
     SetAttentionKeys();
@@ -143,16 +147,17 @@ class ArchitectureBuilder {
     }
     return out;
   }
+  double Magnitude(int64_t cols, double gain) const {
+    return (o_.lively ? gain : 1) / std::sqrt(static_cast<double>(cols));
+  }
   std::vector<float> Values(const std::string& name, int64_t rows, int64_t cols, double gain) const {
-    return NormalValues(o_.seed, name, rows * cols, 0, gain / std::sqrt(static_cast<double>(cols)));
+    return NormalValues(o_.seed, name, rows * cols, 0, Magnitude(cols, gain));
   }
   // The gain: how much larger the product is than what comes in, about.
   Encoded Random(const std::string& name, TensorType wanted, int64_t rows, int64_t cols, double gain) const {
     const TensorType type = Fallback(wanted, cols);
     if (CanQuantize(type)) return Encode(type, cols, Values(name, rows, cols, gain));
-    return {.type = type,
-            .cols = cols,
-            .bytes = RandomBlocks(o_.seed, name, type, rows, cols, gain / std::sqrt(static_cast<double>(cols)))};
+    return {.type = type, .cols = cols, .bytes = RandomBlocks(o_.seed, name, type, rows, cols, Magnitude(cols, gain))};
   }
   void Add(const std::string& name, const std::vector<int64_t>& dims, const Encoded& encoded) {
     writer_.SetTensor(name, dims, static_cast<uint32_t>(encoded.type), encoded.bytes);
@@ -161,14 +166,29 @@ class ArchitectureBuilder {
     Add(name, {cols, rows}, Random(name, o_.type, rows, cols, gain));
   }
   void AddNorm(const std::string& name, int64_t size) {
-    writer_.SetTensor(name, {size}, TensorType::kF32, NormalValues(o_.seed, name, size, 1, 0.3));
+    writer_.SetTensor(name, {size}, o_.vector_type, NormalValues(o_.seed, name, size, 1, o_.lively ? 0.3 : 0.1));
   }
   void AddVector(const std::string& name, int64_t size, double deviation) {
-    writer_.SetTensor(name, {size}, TensorType::kF32, NormalValues(o_.seed, name, size, 0, deviation));
+    writer_.SetTensor(name, {size}, o_.vector_type, NormalValues(o_.seed, name, size, 0, deviation));
   }
   void AddLinear(const std::string& name, int64_t rows, int64_t cols, double gain, bool bias) {
     AddMatrix(name + ".weight", rows, cols, gain);
-    if (bias) AddVector(name + ".bias", rows, 0.4);
+    if (bias) AddVector(name + ".bias", rows, BiasDeviation());
+  }
+  double BiasDeviation() const { return o_.lively ? 0.4 : 0.1; }
+
+  // Llama 3.1's divisors have the factor 8, low 1, high 4 and an original context of 8192.
+  void AddRopeFactors() {
+    if (o_.lively) return AddDivisors("rope_freqs.weight", 1, 8);
+    std::vector<float> divisors;
+    for (int64_t i = 0; i < rotated() / 2; ++i) {
+      const double part = 2.0 * static_cast<double>(i) / static_cast<double>(rotated());
+      const double wavelength = 2 * std::numbers::pi * std::pow(o_.freq_base, part);
+      const double smooth = (8192 / wavelength - 1) / 3;
+      const double divisor = smooth >= 1 ? 1 : smooth <= 0 ? 8 : 1 / ((1 - smooth) / 8 + smooth);
+      divisors.push_back(static_cast<float>(divisor));
+    }
+    writer_.SetTensor("rope_freqs.weight", {rotated() / 2}, TensorType::kF32, divisors);
   }
 
   // Growing from the first pair to the last.
@@ -196,7 +216,7 @@ class ArchitectureBuilder {
     if (o_.experts > 0 && layer >= o_.dense_lead) {
       AddExperts(prefix);
     } else {
-      AddDenseFfn(prefix);
+      AddDenseFfn(prefix, o_.ffn_of_layers.empty() ? o_.ffn : o_.ffn_of_layers[static_cast<size_t>(layer)]);
     }
     if (o_.post_norms) AddNorm(prefix + "post_ffw_norm.weight", o_.hidden);
   }
@@ -223,11 +243,11 @@ class ArchitectureBuilder {
     std::vector<float> bias;
     for (const auto& [name, rows] : {std::pair("attn_q", q), std::pair("attn_k", kv), std::pair("attn_v", kv)}) {
       all.bytes += Random(absl::StrCat(prefix, name, ".weight"), o_.type, rows, o_.hidden, 1.4).bytes;
-      const auto part = NormalValues(o_.seed, absl::StrCat(prefix, name, ".bias"), rows, 0, 0.4);
+      const auto part = NormalValues(o_.seed, absl::StrCat(prefix, name, ".bias"), rows, 0, BiasDeviation());
       bias.insert(bias.end(), part.begin(), part.end());
     }
     Add(prefix + "attn_qkv.weight", {o_.hidden, q + 2 * kv}, all);
-    if (o_.qkv_biases) writer_.SetTensor(prefix + "attn_qkv.bias", {q + 2 * kv}, TensorType::kF32, bias);
+    if (o_.qkv_biases) writer_.SetTensor(prefix + "attn_qkv.bias", {q + 2 * kv}, o_.vector_type, bias);
   }
 
   void AddLatentAttention(const std::string& prefix) {
@@ -276,16 +296,16 @@ class ArchitectureBuilder {
     }
   }
 
-  void AddDenseFfn(const std::string& prefix) {
+  void AddDenseFfn(const std::string& prefix, int64_t width) {
     if (o_.fused_ffn) {
-      Encoded both = Random(prefix + "ffn_gate.weight", o_.type, o_.ffn, o_.hidden, 1.4);
-      both.bytes += Random(prefix + "ffn_up.weight", o_.type, o_.ffn, o_.hidden, 1.4).bytes;
-      Add(prefix + "ffn_up.weight", {o_.hidden, 2 * o_.ffn}, both);
+      Encoded both = Random(prefix + "ffn_gate.weight", o_.type, width, o_.hidden, 1.4);
+      both.bytes += Random(prefix + "ffn_up.weight", o_.type, width, o_.hidden, 1.4).bytes;
+      Add(prefix + "ffn_up.weight", {o_.hidden, 2 * width}, both);
     } else {
-      AddLinear(prefix + "ffn_gate", o_.ffn, o_.hidden, 1.4, o_.ffn_biases);
-      AddLinear(prefix + "ffn_up", o_.ffn, o_.hidden, 1.4, o_.ffn_biases);
+      AddLinear(prefix + "ffn_gate", width, o_.hidden, 1.4, o_.ffn_biases);
+      AddLinear(prefix + "ffn_up", width, o_.hidden, 1.4, o_.ffn_biases);
     }
-    AddLinear(prefix + "ffn_down", o_.hidden, o_.ffn, 1.4, o_.ffn_biases);
+    AddLinear(prefix + "ffn_down", o_.hidden, width, 1.4, o_.ffn_biases);
   }
 
   void AddExperts(const std::string& prefix) {
@@ -355,14 +375,7 @@ GgufWriter TinyArchitectureModel(const TinyArchitectureOptions& options) {
 }
 
 std::string WriteTinyArchitecture(const std::string& path, const TinyArchitectureOptions& options) {
-  const GgufWriter writer = TinyArchitectureModel(options);
-  if (options.shards <= 1) {
-    CHECK(writer.Write(path).ok());
-    return path;
-  }
-  const auto paths = writer.WriteShards(std::string(absl::StripSuffix(path, ".gguf")), options.shards);
-  CHECK(paths.ok());
-  return paths->front();
+  return WriteModel(path, TinyArchitectureModel(options), options.shards);
 }
 
 }  // namespace stagecoach::testing

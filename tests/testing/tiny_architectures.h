@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_TESTS_TESTING_TINY_ARCHITECTURES_H_
 #define STAGECOACH_TESTS_TESTING_TINY_ARCHITECTURES_H_
 
-// Random models of every architecture that is more than the plain dense layers of tiny_model.h: experts, windows,
-// sinks, latent attention, norms behind the layers, scales and caps. Each optional tensor and key can be there or not.
-// Complete enough to load, tokenise and run.
+// Random models of every architecture: experts, windows, sinks, latent attention, norms behind the layers, scales and
+// caps. Each optional tensor and key can be there or not. Complete enough to load, tokenise and run. tiny_model.h has
+// plain dense ones.
 //
 // The values are lively: routers choose by natural margins, biases are not near zero, windows and YaRN's ramp lie
 // within a few dozen positions, clamps and caps clip, so that a feature that is left out or applied wrongly moves the
@@ -24,13 +24,16 @@ struct TinyArchitectureOptions {
   int64_t layers = 3;  // of the forward pass
   int64_t vocab = 301;
   int64_t context = 512;
-  int64_t hidden = 0, ffn = 0;  // ffn: of dense layers
+  int64_t hidden = 0, ffn = 0;         // ffn: of dense layers
+  std::vector<int64_t> ffn_of_layers;  // instead of ffn: one for every layer
 
   // Of matrices. A row that is no multiple of the type's block falls back to Q8_0, and else to F16, as quantisers do.
-  // Routers, norms, biases and sinks are F32.
+  // Routers are F32.
   TensorType type = TensorType::kF32;
   TensorType expert_type = TensorType::kF32;
-  bool tied = true;  // no output.weight
+  TensorType vector_type = TensorType::kF32;  // of norms, biases and sinks
+  bool lively = true;  // false: every matrix keeps the size of what it multiplies, norms are about 1
+  bool tied = true;    // no output.weight
   uint64_t seed = 7;
   int shards = 1;
 
@@ -60,7 +63,7 @@ struct TinyArchitectureOptions {
   int64_t original_context = 0;   // 0: no key
   double yarn_log_multiplier = 0;
   double rope_attention_factor = 0;
-  bool rope_factors = false;       // rope_freqs.weight
+  bool rope_factors = false;       // rope_freqs.weight; where it is not lively, Llama 3.1's
   bool long_rope_factors = false;  // the long and the short ones
   bool rotates = true;             // granite: rope.scaling.finetuned says whether anything is rotated
 

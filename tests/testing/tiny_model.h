@@ -46,8 +46,7 @@ TinyModelOptions WideTinyModel(TensorType type);
 // The model as a writer, for tests that change something before they write it.
 GgufWriter TinyModel(const TinyModelOptions& options);
 
-// Writes the model and returns the path to open: `path` itself, which ends in ".gguf", or with several shards the first
-// one's, <path without .gguf>-00001-of-0000N.gguf.
+// Writes the model and returns the path to open (WriteModel in model_parts.h).
 std::string WriteTinyModel(const std::string& path, const TinyModelOptions& options = {});
 
 }  // namespace stagecoach::testing

@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/cpu_topology.h"
+#include "common/base/host_info.h"
 #include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
 #include "common/transport/mpi/mpi_calls.h"

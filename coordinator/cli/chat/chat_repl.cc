@@ -1,14 +1,11 @@
 #include "coordinator/cli/chat/chat_repl.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/files.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/front/model_file.h"
@@ -173,10 +170,8 @@ absl::Status ChatRepl::Set(const std::string& words) {
 
 absl::Status ChatRepl::Save(const std::string& path) {
   if (dialogue_.size() == 0) return Refuse("/save: there is no message yet");
-  std::ofstream file(path);
-  file << dialogue_.Text();
-  file.close();
-  if (!file.good()) return Refuse(absl::StrCat("/save: cannot write '", path, "': ", std::strerror(errno)));
+  const absl::Status saved = WriteWholeFile(path, dialogue_.Text());
+  if (!saved.ok()) return Refuse(absl::StrCat("/save: ", saved.message()));
   return screen_->Note(absl::StrCat(Counted(static_cast<int64_t>(dialogue_.size()), "message"), " in '", path, "'"));
 }
 

@@ -9,12 +9,11 @@
 
 #include "absl/status/status.h"
 #include "coordinator/cli/chat/chat_backend.h"
-#include "coordinator/cli/chat/chat_commands.h"
+#include "coordinator/cli/chat/chat_input.h"
 #include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/cli/chat/dialogue.h"
 #include "coordinator/cli/chat/line_history.h"
 #include "coordinator/cli/chat/line_source.h"
-#include "coordinator/cli/chat/message_reader.h"
 
 namespace stagecoach {
 

@@ -11,9 +11,25 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "coordinator/cli/chat/chat_backend.h"
-#include "coordinator/cli/chat/terminal_text.h"
 
 namespace stagecoach {
+
+// Not thread-safe.
+class TerminalText {
+ public:
+  // The text that may be printed now. Newlines and tabs stay; carriage returns are left out; the other characters below
+  // U+0020 and U+007F become the pictures of themselves (U+2400 and on), those from U+0080 to U+009F and what is no
+  // UTF-8 U+FFFD. A character that the end of `text` cuts short waits for the next call.
+  std::string Push(absl::string_view text);
+  // What waits, as U+FFFD; nothing more of this text follows.
+  std::string Flush();
+
+ private:
+  std::string waiting_;  // less than a character
+};
+
+// A whole text at once.
+std::string ForTerminal(absl::string_view text);
 
 struct ChatScreenOptions {
   bool terminal = false;         // the conversation's: lines are typed there, and the output is written there

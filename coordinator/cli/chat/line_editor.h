@@ -14,7 +14,7 @@
 namespace stagecoach {
 
 // One at a time in a process: while it is there, characters are of the user's locale, or UTF-8 where that has none, and
-// the terminal is held (terminal_hold.h): what is typed while nobody reads is not echoed, and edited at the next
+// the terminal is held (TerminalHold): what is typed while nobody reads is not echoed, and edited at the next
 // prompt.
 class LineEditor : public LineSource {
  public:

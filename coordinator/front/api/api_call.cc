@@ -1,20 +1,14 @@
 #include "coordinator/front/api/api_call.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
-#include "common/json/json_input.h"
-#include "common/json/json_value.h"
-#include "coordinator/front/answer_end.h"
-#include "coordinator/front/api/answer_text.h"
-#include "coordinator/front/api/answer_writer.h"
-#include "coordinator/front/api/call_plan.h"
-#include "coordinator/front/api/prompt_echo.h"
+#include "coordinator/front/answer.h"
+#include "coordinator/front/api/api_dialect.h"
 #include "coordinator/front/api/token_text.h"
 #include "coordinator/front/end_of_generation.h"
 #include "coordinator/text/output/output_parser.h"
@@ -25,16 +19,14 @@ namespace {
 constexpr size_t kMostHeaderBytes = 1024;
 constexpr size_t kMostNameBytes = 64;
 
-AnswerTextOptions TextOptions(const CallPlan& plan, const CallPrompt& prompt) {
-  AnswerTextOptions options;
-  options.stops = plan.fields.stops;
-  options.stop_tokens = plan.fields.stop_tokens;
-  options.include_stop = plan.fields.include_stop;
-  options.ends = plan.answer_ends;
-  options.list_tokens = plan.fields.sampling.logprobs >= 0;
-  options.list_end = plan.route == ApiRoute::kCompletions;
-  if (plan.echo) options.first_offset = CodePoints(prompt.text);
-  options.render_control = plan.fields.render_control;
+AnswerOptions OptionsOf(const CallPlan& plan, const CallPrompt& prompt) {
+  AnswerOptions options = {.stops = plan.fields.stops,
+                           .ends = plan.answer_ends,
+                           .include_stop = plan.fields.include_stop,
+                           .stop_tokens = plan.fields.stop_tokens,
+                           .render_control = plan.fields.render_control,
+                           .list_end = plan.api->list_end,
+                           .first_offset = plan.echo ? CodePoints(prompt.text) : 0};
   if (plan.output_format.has_value()) {
     options.parser = OutputParser::Make(*plan.output_format, {.prompt_end = plan.prompt_end}, /*tools=*/nullptr);
   }
@@ -42,7 +34,7 @@ AnswerTextOptions TextOptions(const CallPlan& plan, const CallPrompt& prompt) {
 }
 
 // Of a request without an answer.
-ApiErrorCode CodeOf(const pb::RequestFinished& finished) {
+const ApiErrorKind& KindOf(const pb::RequestFinished& finished) {
   switch (finished.code()) {
     case pb::RequestFinished::CODE_INVALID: return ApiErrorCode::kInvalidValue;
     case pb::RequestFinished::CODE_NO_ROOM: return ApiErrorCode::kContextLengthExceeded;
@@ -54,17 +46,16 @@ ApiErrorCode CodeOf(const pb::RequestFinished& finished) {
   return rejected ? ApiErrorCode::kInvalidValue : ApiErrorCode::kInternal;
 }
 
-absl::Status ReadPlan(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context,
+absl::Status ReadPlan(const ApiDialect& api, const Json& body, const ServedModel& model, const CallContext& context,
                       CallPlan* plan) {
-  plan->route = route;
+  plan->api = &api;
   plan->model = &model;
   plan->id = context.id;
   plan->created = absl::ToUnixSeconds(context.now);
   plan->fingerprint = context.fingerprint;
   FieldReader fields(&body);
   RETURN_IF_ERROR(ReadGenerationFields(&fields, model, context, &plan->fields));
-  RETURN_IF_ERROR(route == ApiRoute::kCompletions ? ReadCompletionFields(&fields, model, context, plan)
-                                                  : ReadChatFields(&fields, model, context, plan));
+  RETURN_IF_ERROR(api.read(&fields, model, context, plan));
   plan->ignored.insert(plan->ignored.begin(), plan->fields.ignored.begin(), plan->fields.ignored.end());
   if (context.rules.refuse_unknown_fields) SkipHarmlessFields(&fields);
   for (std::string& name : fields.Unknown()) {
@@ -81,7 +72,7 @@ absl::Status ReadPlan(ApiRoute route, const Json& body, const ServedModel& model
 
 struct ApiCall::State {
   struct Choice {
-    AnswerText text;
+    Answer answer;
     std::unique_ptr<PromptEcho> echo;  // until it was put out
     bool ended = false;
     pb::RequestCost cost;                           // so far
@@ -89,15 +80,14 @@ struct ApiCall::State {
   };
 
   explicit State(CallPlan plan_of) : plan(std::move(plan_of)) {
-    writer = plan.route == ApiRoute::kCompletions ? MakeCompletionWriter(plan) : MakeChatWriter(plan);
+    writer = plan.api->write(plan);
     for (const CallPrompt& prompt : plan.prompts) {
       usage.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
       for (int i = 0; i < plan.fields.n; ++i) {
-        Choice& choice =
-            choices.emplace_back(Choice{AnswerText(plan.model->tokenizer, TextOptions(plan, prompt)), nullptr});
+        Choice& choice = choices.emplace_back(Choice{Answer(plan.model->tokenizer, OptionsOf(plan, prompt)), nullptr});
         if (plan.echo) {
-          choice.echo = std::make_unique<PromptEcho>(*plan.model->tokenizer, prompt.tokens, prompt.text,
-                                                     plan.fields.sampling.logprobs >= 0);
+          choice.echo =
+              std::make_unique<PromptEcho>(*plan.model->tokenizer, prompt.tokens, prompt.text, plan.lists_tokens());
         }
       }
     }
@@ -108,15 +98,6 @@ struct ApiCall::State {
   std::string PutEcho(size_t index) {
     const std::unique_ptr<PromptEcho> echo = std::move(choices[index].echo);
     return echo == nullptr ? "" : writer->Put(index, echo->Release());
-  }
-
-  // Whether an event has tokens that do not end the answer.
-  bool GoesOnBehind(const SessionEvent& event) const {
-    return std::any_of(event.tokens.begin(), event.tokens.end(), [this](const SampledToken& token) {
-      const std::vector<TokenId>& stops = plan.fields.stop_tokens;
-      return !IsEndOfGeneration(*plan.model->tokenizer, token.token) &&
-             std::find(stops.begin(), stops.end(), token.token) == stops.end();
-    });
   }
 
   void NoteCost(size_t index, const SessionEvent& event) {
@@ -131,31 +112,28 @@ struct ApiCall::State {
 
   void AddUsage(size_t index, Usage* sum) const {
     const Choice& choice = choices[index];
-    sum->completion_tokens += choice.text.sampled_tokens();
-    sum->reasoning_tokens += choice.text.reasoning_tokens();
+    sum->completion_tokens += static_cast<int64_t>(choice.answer.tokens().size());
+    sum->reasoning_tokens += choice.answer.reasoning_tokens();
     // What the prefix cache had of a prompt is said of its first choice: the others find what that one computed.
     if (index % static_cast<size_t>(plan.fields.n) == 0) sum->cached_tokens += choice.cost.cached_tokens();
   }
 
   AnswerTotals Totals() const {
-    AnswerTotals totals = {.usage = usage};
-    if (!plan.fields.timings) return totals;
-    AnswerTimes times;
+    AnswerTotals totals = {.usage = usage, .timed = plan.fields.timings};
     int64_t first_us = INT64_MAX, last_us = 0;
     for (const Choice& choice : choices) {
-      times.prompt_us = std::max(times.prompt_us, choice.cost.prefill_us());
+      totals.prompt_us = std::max(totals.prompt_us, choice.cost.prefill_us());
       if (choice.first_token_us > 0) first_us = std::min(first_us, choice.first_token_us);
       last_us = std::max(last_us, choice.last_token_us);
     }
-    if (last_us > 0) times.predicted_us = last_us - first_us;
-    totals.times = times;
+    if (last_us > 0) totals.predicted_us = last_us - first_us;
     return totals;
   }
 
   void End(size_t index, Output* output) {
     choices[index].ended = true;
     AddUsage(index, &usage);
-    const std::string reason = choices[index].text.finish_reason();
+    const std::string reason = choices[index].answer.finish_reason() == "stop" ? "stop" : "length";
     output->ended = --open == 0;
     output->bytes += output->ended ? writer->End(index, reason, Totals()) : writer->EndChoice(index, reason);
   }
@@ -192,7 +170,7 @@ std::vector<GenerationRequest> ApiCall::TakeRequests() {
       request.sampling.seed += static_cast<uint64_t>(i);
       request.max_new_tokens = prompt.max_new_tokens;
       request.min_new_tokens = std::min(plan.fields.min_tokens, prompt.max_new_tokens);
-      if (plan.echo && base.sampling.logprobs >= 0) {
+      if (plan.echo && plan.lists_tokens()) {
         request.score_from = 1;
         request.sampling.prompt_logprobs = base.sampling.logprobs;
       } else if (prompt.max_new_tokens == 0) {
@@ -237,19 +215,23 @@ ApiCall::Output ApiCall::Take(int choice, const SessionEvent& event) {
   if (state_->failed || choice < 0 || index >= state_->choices.size() || state_->choices[index].ended) return output;
   State::Choice& c = state_->choices[index];
   if (c.echo != nullptr) c.echo->Take(event.scores);
-  const AnswerPiece piece = c.text.Take(event);
-  if (!c.text.rejection().empty()) return Fail(MakeApiError(CodeOf(*event.finished), c.text.rejection()));
+  AnswerPiece piece = {.deltas = c.answer.Take(event)};
+  if (state_->plan.lists_tokens()) piece.tokens = c.answer.TakeListed();
+  if (!c.answer.rejection().empty()) return Fail(MakeApiError(KindOf(*event.finished), c.answer.rejection()));
   state_->NoteCost(index, event);
   if (event.prefill.has_value() && state_->plan.fields.progress) {
     output.bytes += state_->writer->PutProgress(index, *event.prefill);
   }
   // A token is told of when it comes, also one that has no text yet or never will.
-  const bool only_tokens = piece.empty() && !c.text.finished() && state_->GoesOnBehind(event);
+  const bool goes_on =
+      !c.answer.finished() && std::any_of(event.tokens.begin(), event.tokens.end(),
+                                          [&c](const SampledToken& token) { return !c.answer.Ends(token.token); });
+  const bool only_tokens = piece.empty() && goes_on;
   // The prompt goes before the answer, even if some of its scores never came.
-  if (!piece.empty() || only_tokens || c.text.finished()) output.bytes += state_->PutEcho(index);
+  if (!piece.empty() || only_tokens || c.answer.finished()) output.bytes += state_->PutEcho(index);
   output.bytes += only_tokens ? state_->writer->PutToken(index) : state_->writer->Put(index, piece);
-  if (!c.text.finished()) return output;
-  if (c.text.stopped_by_text() && !event.finished.has_value()) output.cancel.push_back(choice);
+  if (!c.answer.finished()) return output;
+  if (c.answer.stopped_by_text() && !event.finished.has_value()) output.cancel.push_back(choice);
   state_->End(index, &output);
   return output;
 }
@@ -261,30 +243,26 @@ ApiCall::Output ApiCall::Fail(const ApiError& error) {
   for (size_t i = 0; i < state_->choices.size(); ++i) {
     if (!state_->choices[i].ended) output.cancel.push_back(static_cast<int>(i));
   }
-  output.bytes = streams() ? ErrorEvent(error) : ErrorBody(error);
+  output.bytes = state_->writer->Fail(error);
   output.ended = true;
   output.error = error;
   return output;
 }
 
-PreparedCall PrepareParsedCall(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context) {
-  PreparedCall prepared;
+PreparedCall PrepareParsedCall(const ApiDialect& api, const Json& body, const ServedModel& model,
+                               const CallContext& context) {
   CallPlan plan;
-  absl::Status status = body.is_object() ? ReadPlan(route, body, model, context, &plan)
-                                         : ApiStatus(ApiErrorCode::kInvalidJson,
-                                                     absl::StrCat("expected an object, found ", body.type_name()));
-  if (status.ok()) {
-    prepared.call = std::make_unique<ApiCall>(std::move(plan));
-  } else {
-    prepared.error = ApiErrorOf(status);
+  if (const absl::Status status = ReadPlan(api, body, model, context, &plan); !status.ok()) {
+    return {.error = ApiErrorOf(status)};
   }
-  return prepared;
+  return {.call = std::make_unique<ApiCall>(std::move(plan))};
 }
 
-PreparedCall PrepareCall(ApiRoute route, absl::string_view body, const ServedModel& model, const CallContext& context) {
-  const absl::StatusOr<Json> json = ParseJson(body);
-  if (json.ok()) return PrepareParsedCall(route, *json, model, context);
-  return {.error = MakeApiError(ApiErrorCode::kInvalidJson, std::string(json.status().message()))};
+PreparedCall PrepareCall(const ApiDialect& api, absl::string_view body, const ServedModel& model,
+                         const CallContext& context) {
+  const absl::StatusOr<Json> json = ParseBody(body);
+  if (!json.ok()) return {.error = ApiErrorOf(json.status())};
+  return PrepareParsedCall(api, *json, model, context);
 }
 
 std::string IgnoredHeader(const std::vector<std::string>& ignored) {

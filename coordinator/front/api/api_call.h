@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_FRONT_API_API_CALL_H_
 #define STAGECOACH_COORDINATOR_FRONT_API_API_CALL_H_
 
-// A request of one of the HTTP APIs, from its body to the bytes of its answer. Knows JSON and no sockets, clocks or
-// threads: what comes out depends on the arguments alone.
+// A request of one of the HTTP APIs, from its body to the bytes of its answer. No sockets, clocks or threads.
 
 #include <cstdint>
 #include <memory>
@@ -19,9 +18,8 @@
 
 namespace stagecoach {
 
-enum class ApiRoute { kChatCompletions, kCompletions };
-
-struct CallPlan;  // what a body asks for, and what it takes to answer it
+struct ApiDialect;  // of the API that the call speaks, see api_dialect.h
+struct CallPlan;    // what a body asks for, and what it takes to answer it
 
 // Made by PrepareCall; used by one thread at a time.
 class ApiCall {
@@ -79,9 +77,11 @@ struct PreparedCall {
 
 // Reads the body of a request. `model` outlives the call. Takes as long as the prompt's tokens do; call it on no thread
 // that others wait for.
-PreparedCall PrepareCall(ApiRoute route, absl::string_view body, const ServedModel& model, const CallContext& context);
-// The same of what ParseJson gave.
-PreparedCall PrepareParsedCall(ApiRoute route, const Json& body, const ServedModel& model, const CallContext& context);
+PreparedCall PrepareCall(const ApiDialect& api, absl::string_view body, const ServedModel& model,
+                         const CallContext& context);
+// The same of an object that ParseJson gave.
+PreparedCall PrepareParsedCall(const ApiDialect& api, const Json& body, const ServedModel& model,
+                               const CallContext& context);
 
 // At most 1 KiB of names separated by ", "; what could not stand in a header is left out.
 std::string IgnoredHeader(const std::vector<std::string>& ignored);

@@ -1,39 +1,35 @@
 #include "coordinator/front/api/batch_line.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_input.h"
 #include "common/json/json_value.h"
-#include "coordinator/front/api/field_reader.h"
 
 namespace stagecoach {
 namespace {
 
-struct Place {
-  const char* url;
-  ApiRoute route;
-};
-constexpr Place kPlaces[] = {{"/v1/completions", ApiRoute::kCompletions},
-                             {"/v1/chat/completions", ApiRoute::kChatCompletions}};
-
-// What stands around a body. A line without a url is for the first place.
-absl::StatusOr<ApiRoute> ReadRoute(const Json& line) {
+// What stands around a body. A line without a url is for the first API.
+absl::StatusOr<const ApiDialect*> ReadRoute(const Json& line) {
   if (const auto method = line.find("method"); method != line.end() && *method != "POST") {
     return WrongField("method", absl::StrCat(ShownValue(*method), " is not supported, expected \"POST\""));
   }
   const auto url = line.find("url");
-  for (const Place& place : kPlaces) {
-    if (url == line.end() || *url == place.url) return place.route;
+  std::vector<std::string> known;
+  for (const ApiDialect* api : kApiDialects) {
+    if (url == line.end() || *url == api->path) return api;
+    known.push_back(absl::StrCat("\"", api->path, "\""));
   }
-  return WrongField("url", absl::StrCat(ShownValue(*url), " is not supported, expected \"", kPlaces[0].url, "\" or \"",
-                                        kPlaces[1].url, "\""));
+  return WrongField("url",
+                    absl::StrCat(ShownValue(*url), " is not supported, expected ", absl::StrJoin(known, " or ")));
 }
 
 absl::Status ReadEnvelope(Json json, BatchLine* line) {
-  ASSIGN_OR_RETURN(line->route, ReadRoute(json));
+  ASSIGN_OR_RETURN(line->api, ReadRoute(json));
   const auto body = json.find("body");
   if (body == json.end() || !body->is_object()) return WrongField("body", "is missing or no object");
   line->body = std::make_shared<const Json>(std::move(*body));
@@ -74,7 +70,7 @@ BatchLine ParseBatchLine(int64_t number, absl::string_view text) {
 
 void PrepareBatchLine(const ServedModel& model, CallContext context, BatchLine* line) {
   context.rules = CallRules::Batch();
-  PreparedCall prepared = PrepareParsedCall(line->route, *line->body, model, context);
+  PreparedCall prepared = PrepareParsedCall(*line->api, *line->body, model, context);
   line->body.reset();
   line->call = std::move(prepared.call);
   if (prepared.error.has_value()) line->error = InvalidRequest(prepared.error->message);

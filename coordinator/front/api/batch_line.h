@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_FRONT_API_BATCH_LINE_H_
 #define STAGECOACH_COORDINATOR_FRONT_API_BATCH_LINE_H_
 
-// One line of a batch's input, an OpenAI batch request for one of the routes of ApiRoute,
+// One line of a batch's input, an OpenAI batch request for one of kApiDialects,
 //   {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 16, ...}}
 // and the lines of its output, as OpenAI writes them. Bodies are read and answered as a server does.
 
@@ -12,7 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/json/json.h"
-#include "coordinator/front/api/api_call.h"
+#include "coordinator/front/api/api_dialect.h"
 #include "coordinator/front/api/served_model.h"
 
 namespace stagecoach {
@@ -28,7 +28,7 @@ struct BatchLine {
   std::string custom_id;  // empty when the line has none
   std::optional<BatchError> error;
   // Without an error:
-  ApiRoute route = ApiRoute::kCompletions;
+  const ApiDialect* api = nullptr;
   std::shared_ptr<const Json> body;  // until it is prepared
   std::unique_ptr<ApiCall> call;     // then: with one choice, no stream
 };

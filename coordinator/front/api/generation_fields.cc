@@ -1,6 +1,7 @@
 #include "coordinator/front/api/generation_fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -9,12 +10,25 @@
 #include "absl/strings/str_join.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_input.h"
 #include "common/json/json_value.h"
 #include "common/step/sampling_limits.h"
-#include "coordinator/front/answer_end.h"
+#include "coordinator/front/end_of_generation.h"
 
 namespace stagecoach {
 namespace {
+
+constexpr double kFirstInexact = 9007199254740992;  // 2^53: the next integer is the same double
+
+// Of ParseJson: it gives an integer of a type with a sign to none but what was written with one.
+bool IsNegativeZero(const Json& value) {
+  if (value.is_number_float()) return value.get<double>() == 0 && std::signbit(value.get<double>());
+  return value.is_number_integer() && !value.is_number_unsigned() && value.get<int64_t>() == 0;
+}
+
+absl::Status OutOfRange(absl::string_view field, absl::string_view shown, IntegerRange range) {
+  return WrongField(field, absl::StrCat(shown, " is out of range, ", Expected(range)));
+}
 
 constexpr FieldRanges kApiRanges = {{0, 2}, {-2, 2}, {-100, 100}, {0, 5}};
 constexpr FieldRanges kEngineRanges = {kTemperatureRange, kPenaltyRange, kLogitBiasRange, kLogprobsRange};
@@ -44,7 +58,7 @@ absl::Status ReadModel(FieldReader* fields, const ServedModel& model, const Call
 absl::Status ReadTopK(FieldReader* fields, int32_t* out) {
   const Json* value = fields->Find("top_k");
   if (value == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(ReadInteger("top_k", *value, {-1, kTopKRange.max}, out));
+  RETURN_IF_ERROR(ReadNumber("top_k", *value, {-1, kTopKRange.max}, out));
   *out = std::max(*out, 0);  // -1 and 0 are off
   return absl::OkStatus();
 }
@@ -94,9 +108,7 @@ absl::Status ReadStops(FieldReader* fields, std::vector<std::string>* stops) {
     return CheckStop(stops->back());
   }
   if (!value->is_array()) return WrongType("stop", kExpected, *value);
-  if (value->size() > kMostStops) {
-    return WrongField("stop", absl::StrCat("has ", value->size(), " strings, expected at most ", kMostStops));
-  }
+  RETURN_IF_ERROR(CheckSize("stop", value->size(), "strings", kMostStops));
   for (const Json& element : *value) {
     if (!element.is_string()) return WrongType("stop", kExpected, element);
     stops->push_back(element.get<std::string>());
@@ -110,15 +122,8 @@ absl::Status ReadStopTokens(FieldReader* fields, const ServedModel& model, std::
   const Json* value = fields->Find(kField);
   if (value == nullptr) return absl::OkStatus();
   if (!value->is_array()) return WrongType(kField, "a list of token ids", *value);
-  if (value->size() > kMostStops) {
-    return WrongField(kField, absl::StrCat("has ", value->size(), " ids, expected at most ", kMostStops));
-  }
-  for (const Json& element : *value) {
-    int32_t token = 0;
-    RETURN_IF_ERROR(ReadInteger(kField, element, {0, model.vocab - 1}, &token));
-    tokens->push_back(token);
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckSize(kField, value->size(), "ids", kMostStops));
+  return ReadTokens(kField, *value, model.vocab, tokens);
 }
 
 // Digits and nothing else, so that no two keys are one token.
@@ -136,9 +141,7 @@ absl::Status ReadLogitBias(FieldReader* fields, const ServedModel& model, Number
   if (value == nullptr) return absl::OkStatus();
   if (!value->is_object()) return WrongType(kField, "an object", *value);
   const size_t most = kMaxLogitBias - std::min<size_t>(taken, kMaxLogitBias);
-  if (value->size() > most) {
-    return WrongField(kField, absl::StrCat("has ", value->size(), " tokens, expected at most ", most));
-  }
+  RETURN_IF_ERROR(CheckSize(kField, value->size(), "tokens", most));
   for (const auto& [key, bias] : value->items()) {
     TokenId token = 0;
     if (!ReadTokenKey(key, model.vocab, &token)) {
@@ -248,9 +251,7 @@ absl::Status ReadScheduling(FieldReader* fields, const CallContext& context, Gen
   const IntegerRange priorities = {context.first_class, kLastClass};
   RETURN_IF_ERROR(fields->Number("priority", priorities, &out->priority_class));
   RETURN_IF_ERROR(fields->String("cache_salt", &out->cache_salt));
-  const size_t salt = out->cache_salt.size();
-  if (salt <= kMostSaltBytes) return absl::OkStatus();
-  return WrongField("cache_salt", absl::StrCat("has ", salt, " bytes, expected at most ", kMostSaltBytes));
+  return CheckSize("cache_salt", out->cache_salt.size(), "bytes", kMostSaltBytes);
 }
 
 // Asks for an answer of a certain form, which nothing here can enforce.
@@ -300,6 +301,124 @@ absl::Status RefuseKnown(FieldReader* fields) {
 
 }  // namespace
 
+absl::StatusOr<Json> ParseBody(absl::string_view body) {
+  absl::StatusOr<Json> json = ParseJson(body);
+  if (!json.ok()) return ApiStatus(ApiErrorCode::kInvalidJson, json.status().message());
+  if (json->is_object()) return json;
+  return ApiStatus(ApiErrorCode::kInvalidJson, absl::StrCat("expected an object, found ", json->type_name()));
+}
+
+absl::Status WrongField(absl::string_view field, absl::string_view what) {
+  return ApiStatus(ApiErrorCode::kInvalidValue, absl::StrCat("'", field, "': ", what), field);
+}
+
+absl::Status WrongType(absl::string_view field, absl::string_view expected, const Json& found) {
+  return WrongField(field, absl::StrCat("expected ", expected, ", found ", found.type_name()));
+}
+
+absl::Status MissingField(absl::string_view field) {
+  return ApiStatus(ApiErrorCode::kMissingParameter, absl::StrCat("'", field, "': is missing"), field);
+}
+
+absl::Status CheckSize(absl::string_view field, size_t size, absl::string_view unit, size_t most) {
+  if (size <= most) return absl::OkStatus();
+  return WrongField(field, absl::StrCat("has ", size, " ", unit, ", expected at most ", most));
+}
+
+std::string ShownValue(const Json& value) {
+  return value.is_structured() ? value.type_name() : CutText(CompactJson(value));
+}
+
+absl::Status ReadBool(absl::string_view field, const Json& value, bool* out) {
+  if (!value.is_boolean()) return WrongType(field, "true or false", value);
+  *out = value.get<bool>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadString(absl::string_view field, const Json& value, std::string* out) {
+  if (!value.is_string()) return WrongType(field, "a string", value);
+  *out = value.get_ref<const std::string&>();
+  return absl::OkStatus();
+}
+
+std::optional<int64_t> IntegerOfFloat(const Json& value) {
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (!(std::fabs(number) < kFirstInexact) || std::trunc(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+absl::Status ReadNumber(absl::string_view field, const Json& value, IntegerRange range, int64_t* out) {
+  if (!value.is_number()) return WrongType(field, "an integer", value);
+  if (IsNegativeZero(value) && range.min >= 0) return OutOfRange(field, "-0", range);
+  int64_t number = 0;
+  if (value.is_number_float()) {
+    const std::optional<int64_t> exact = IntegerOfFloat(value);
+    const bool too_large = std::fabs(value.get<double>()) >= kFirstInexact;
+    if (!exact.has_value() && too_large) return OutOfRange(field, ShownValue(value), range);
+    if (!exact.has_value()) return WrongField(field, absl::StrCat("expected an integer, found ", ShownValue(value)));
+    number = *exact;
+  } else if (value.is_number_unsigned() &&
+             value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return OutOfRange(field, ShownValue(value), range);
+  } else {
+    number = value.get<int64_t>();
+  }
+  if (absl::Status status = CheckInteger(number, range); !status.ok()) return WrongField(field, status.message());
+  *out = number;
+  return absl::OkStatus();
+}
+
+absl::Status ReadNumber(absl::string_view field, const Json& value, IntegerRange range, int32_t* out) {
+  int64_t wide = 0;
+  RETURN_IF_ERROR(ReadNumber(field, value, range, &wide));
+  *out = static_cast<int32_t>(wide);
+  return absl::OkStatus();
+}
+
+absl::Status ReadNumber(absl::string_view field, const Json& value, NumberRange range, float* out) {
+  if (!value.is_number()) return WrongType(field, "a number", value);
+  const double number = value.get<double>();
+  if (absl::Status status = CheckNumber(number, range); !status.ok()) return WrongField(field, status.message());
+  // What is in the range may leave it when it is rounded: 1e-60 is above 0, but 0 as a float.
+  const float rounded = static_cast<float>(number);
+  if (absl::Status status = CheckNumber(rounded, range); !status.ok()) return WrongField(field, status.message());
+  *out = rounded + 0.0f;  // -0 is 0
+  return absl::OkStatus();
+}
+
+absl::Status ReadTokens(absl::string_view field, const Json& list, int64_t vocab, std::vector<TokenId>* out) {
+  for (const Json& element : list) {
+    RETURN_IF_ERROR(ReadNumber(field, element, IntegerRange{0, vocab - 1}, &out->emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
+const Json* FieldReader::Find(absl::string_view field) {
+  const std::string name(field);
+  known_.insert(name);
+  const auto found = object_->find(name);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+absl::Status FieldReader::Bool(absl::string_view field, bool* out) {
+  const Json* value = Find(field);
+  return value == nullptr ? absl::OkStatus() : ReadBool(field, *value, out);
+}
+
+absl::Status FieldReader::String(absl::string_view field, std::string* out) {
+  const Json* value = Find(field);
+  return value == nullptr ? absl::OkStatus() : ReadString(field, *value, out);
+}
+
+std::vector<std::string> FieldReader::Unknown() const {
+  std::vector<std::string> unknown;
+  for (const auto& [name, value] : object_->items()) {
+    if (!value.is_null() && !known_.contains(name)) unknown.push_back(name);
+  }
+  return unknown;
+}
+
 const FieldRanges& RangesOf(const CallRules& rules) { return rules.engine_ranges ? kEngineRanges : kApiRanges; }
 
 absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
@@ -331,6 +450,23 @@ void SkipHarmlessFields(FieldReader* fields) {
                             "include_obfuscation", "cache_control", "inference_geo", "speed", "betas"}) {
     fields->Find(field);
   }
+}
+
+size_t PromptRoom::most_counted() const { return context_ <= 0 ? SIZE_MAX : 2 * static_cast<size_t>(most()); }
+
+// Clients look for this form, whatever stands behind it.
+absl::Status PromptRoom::TooLong(int64_t tokens, absl::string_view more) const {
+  return ApiStatus(ApiErrorCode::kContextLengthExceeded,
+                   absl::StrCat("prompt is too long: ", tokens, " tokens > ", most(), " maximum", more));
+}
+
+absl::Status PromptRoom::TooLong() const { return TooLong(2 * most() + 1, ", and more that were not counted"); }
+
+absl::StatusOr<int64_t> PromptRoom::ForAnswer(int64_t prompt_tokens) const {
+  if (context_ <= 0) return asked_.value_or(kMaxNewTokensRange.max);
+  if (prompt_tokens > most()) return TooLong(prompt_tokens, "");
+  const int64_t left = context_ - prompt_tokens;
+  return std::min(asked_.value_or(left), left);
 }
 
 }  // namespace stagecoach

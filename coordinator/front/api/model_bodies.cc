@@ -4,13 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
-#include "common/json/json_input.h"
 #include "common/json/json_value.h"
-#include "coordinator/front/api/call_plan.h"
-#include "coordinator/front/api/field_reader.h"
+#include "coordinator/front/api/conversation.h"
+#include "coordinator/front/api/generation_fields.h"
 #include "coordinator/front/api/token_text.h"
 #include "coordinator/text/chat/chat_format.h"
 
@@ -52,18 +52,15 @@ absl::Status CheckReplyBytes(size_t bytes) {
                    absl::StrCat("the answer has ", bytes, " bytes, at most ", kMostTextReplyBytes, " are sent"));
 }
 
-BodyAnswer Answered(const absl::StatusOr<Json>& json) {
+BodyAnswer Answered(absl::string_view body, absl::FunctionRef<absl::StatusOr<Json>(FieldReader*)> answer_of) {
+  const absl::StatusOr<Json> given = ParseBody(body);
+  if (!given.ok()) return Failed(given.status());
+  FieldReader fields(&*given);
+  const absl::StatusOr<Json> json = answer_of(&fields);
   if (!json.ok()) return Failed(json.status());
   BodyAnswer answer = {.body = CompactJson(*json)};
   if (const absl::Status status = CheckReplyBytes(answer.body.size()); !status.ok()) return Failed(status);
   return answer;
-}
-
-absl::StatusOr<Json> ParseBody(absl::string_view body) {
-  absl::StatusOr<Json> json = ParseJson(body);
-  if (!json.ok()) return ApiStatus(ApiErrorCode::kInvalidJson, json.status().message());
-  if (json->is_object()) return json;
-  return ApiStatus(ApiErrorCode::kInvalidJson, absl::StrCat("expected an object, found ", json->type_name()));
 }
 
 // The conversation of a body, with no more tokens than are given out.
@@ -118,13 +115,11 @@ absl::StatusOr<std::vector<TokenId>> TokensOf(FieldReader* fields, const ServedM
   return std::move(conversation.tokens);
 }
 
-absl::StatusOr<Json> Tokenize(absl::string_view body, const ServedModel& model, const CallContext& context) {
-  ASSIGN_OR_RETURN(const Json json, ParseBody(body));
-  FieldReader fields(&json);
-  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(&fields, model, context.now));
+absl::StatusOr<Json> Tokenize(FieldReader* fields, const ServedModel& model, const CallContext& context) {
+  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(fields, model, context.now));
   bool strings = false, pieces = false;
-  RETURN_IF_ERROR(fields.Bool("return_token_strs", &strings));
-  RETURN_IF_ERROR(fields.Bool("with_pieces", &pieces));
+  RETURN_IF_ERROR(fields->Bool("return_token_strs", &strings));
+  RETURN_IF_ERROR(fields->Bool("with_pieces", &pieces));
   if ((strings || pieces) && tokens.size() > kMostListedTokens) {
     return WrongField(
         strings ? "return_token_strs" : "with_pieces",
@@ -144,31 +139,20 @@ absl::StatusOr<Json> Tokenize(absl::string_view body, const ServedModel& model, 
   return answer;
 }
 
-absl::StatusOr<Json> Detokenize(absl::string_view body, const ServedModel& model) {
-  ASSIGN_OR_RETURN(const Json json, ParseBody(body));
-  FieldReader fields(&json);
-  const Json* given = fields.Find("tokens");
+absl::StatusOr<Json> Detokenize(FieldReader* fields, const ServedModel& model) {
+  const Json* given = fields->Find("tokens");
   if (given == nullptr) return MissingField("tokens");
   if (!given->is_array()) return WrongType("tokens", "a list of token ids", *given);
-  if (given->size() > kMostTextTokens) {
-    return WrongField("tokens", absl::StrCat("has ", given->size(), " token ids, expected at most ", kMostTextTokens));
-  }
+  RETURN_IF_ERROR(CheckSize("tokens", given->size(), "token ids", kMostTextTokens));
   std::vector<TokenId> tokens;
-  for (const Json& element : *given) {
-    int32_t token = 0;
-    RETURN_IF_ERROR(ReadInteger("tokens", element, {0, model.vocab - 1}, &token));
-    tokens.push_back(token);
-  }
+  RETURN_IF_ERROR(ReadTokens("tokens", *given, model.vocab, &tokens));
   const std::string text = model.tokenizer->Decode(tokens, /*render_control=*/true);
   RETURN_IF_ERROR(CheckReplyBytes(text.size()));
-  Json answer = {{"prompt", text}, {"content", text}};
-  return answer;
+  return Json{{"prompt", text}, {"content", text}};
 }
 
-absl::StatusOr<Json> ApplyTemplate(absl::string_view body, const ServedModel& model, const CallContext& context) {
-  ASSIGN_OR_RETURN(const Json json, ParseBody(body));
-  FieldReader fields(&json);
-  ASSIGN_OR_RETURN(const RenderedConversation conversation, ConversationOf(&fields, model, context.now));
+absl::StatusOr<Json> ApplyTemplate(FieldReader* fields, const ServedModel& model, const CallContext& context) {
+  ASSIGN_OR_RETURN(const RenderedConversation conversation, ConversationOf(fields, model, context.now));
   RETURN_IF_ERROR(CheckReplyBytes(conversation.text.size()));
   Json answer = Json::object();
   answer["prompt"] = conversation.text;
@@ -214,15 +198,15 @@ BodyAnswer ModelBody(const ServedModel& model, int64_t context_tokens, absl::str
 }
 
 BodyAnswer TokenizeBody(absl::string_view body, const ServedModel& model, const CallContext& context) {
-  return Answered(Tokenize(body, model, context));
+  return Answered(body, [&](FieldReader* fields) { return Tokenize(fields, model, context); });
 }
 
 BodyAnswer DetokenizeBody(absl::string_view body, const ServedModel& model) {
-  return Answered(Detokenize(body, model));
+  return Answered(body, [&](FieldReader* fields) { return Detokenize(fields, model); });
 }
 
 BodyAnswer ApplyTemplateBody(absl::string_view body, const ServedModel& model, const CallContext& context) {
-  return Answered(ApplyTemplate(body, model, context));
+  return Answered(body, [&](FieldReader* fields) { return ApplyTemplate(fields, model, context); });
 }
 
 }  // namespace stagecoach

@@ -11,10 +11,6 @@ namespace {
 
 constexpr int64_t kLateUs = 3000000;  // heartbeats come once a second
 
-const pb::StageSummary& Of(const pb::JobStatistics& statistics, int stage) {
-  return stage < statistics.stages_size() ? statistics.stages(stage) : pb::StageSummary::default_instance();
-}
-
 Json LossesJson(const std::vector<StageLoss>& losses) {
   Json list = Json::array();
   for (const StageLoss& loss : losses) {
@@ -41,8 +37,8 @@ Json KvJson(const SessionStatus& status) {
 
 Json StageJson(const SessionStatus& status, int stage) {
   const pb::StageSummary& agreed = status.ready.stages(stage);
-  const pb::StageSummary& now = Of(status.engine.statistics(), stage);
-  const pb::StageSummary& sums = Of(status.statistics, stage);
+  const pb::StageSummary& now = StageOf(status.engine.statistics(), stage);
+  const pb::StageSummary& sums = StageOf(status.statistics, stage);
   Json cpus = Json::array();
   for (const int32_t cpu : agreed.cpus()) cpus.push_back(cpu);
   Json json = {{"stage", stage},
@@ -70,11 +66,11 @@ Json StageJson(const SessionStatus& status, int stage) {
 }
 
 Json HopJson(const SessionStatus& status, int stage) {
-  const int64_t hop_us = Of(status.engine.statistics(), stage).hop_us();
+  const int64_t hop_us = StageOf(status.engine.statistics(), stage).hop_us();
   Json json = {{"from", stage}, {"to", "coordinator"}, {"us", nullptr}};
   if (stage + 1 < status.ready.stages_size()) json["to"] = stage + 1;
   if (hop_us > 0) json["us"] = hop_us;
-  json["bytes"] = Of(status.statistics, stage).bytes_sent();
+  json["bytes"] = StageOf(status.statistics, stage).bytes_sent();
   return json;
 }
 
@@ -89,6 +85,10 @@ const char* StateName(SessionStatus::State state) {
     case SessionStatus::State::kEnded: return "ended";
   }
   return "unknown";
+}
+
+const pb::StageSummary& StageOf(const pb::JobStatistics& statistics, int stage) {
+  return stage < statistics.stages_size() ? statistics.stages(stage) : pb::StageSummary::default_instance();
 }
 
 bool StageUp(const SessionStatus& status, int stage) {

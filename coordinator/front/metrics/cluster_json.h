@@ -40,9 +40,9 @@ namespace stagecoach {
 // What the session does not know.
 struct ClusterFacts {
   std::string model;         // as the service shows it
-  double bubble_now = 0;     // ServiceMetrics::BubbleOf
+  double bubble_now = 0;     // BubbleWindow::Over
   double bubble_minute = 0;  // "
-  double bubble_floor = 0;   // ServiceMetrics::BubbleFloorOf
+  double bubble_floor = 0;   // BubbleWindow::FloorOver
 };
 
 Json ClusterJson(const SessionStatus& status, const ClusterFacts& facts);
@@ -50,6 +50,8 @@ Json ClusterJson(const SessionStatus& status, const ClusterFacts& facts);
 // "loading", ...: the states as all that speaks of them names them.
 const char* StateName(SessionStatus::State state);
 
+// Of one stage; empty where the statistics have none.
+const pb::StageSummary& StageOf(const pb::JobStatistics& statistics, int stage);
 // Whether a job runs and the stage was heard of in time.
 bool StageUp(const SessionStatus& status, int stage);
 

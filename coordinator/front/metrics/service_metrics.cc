@@ -65,14 +65,6 @@ void ServiceMetrics::SetConnections(int64_t active, int64_t idle, int64_t closin
   closing_ = closing;
 }
 
-void ServiceMetrics::SetStreams(int64_t open) { streams_ = open; }
-void ServiceMetrics::SlowClient() { ++slow_clients_; }
-void ServiceMetrics::Ignored(absl::string_view kind) { ignored_.Add(kind); }
-void ServiceMetrics::Refused(absl::string_view code) { refused_.Add(code); }
-
-void ServiceMetrics::Submitted(const MeteredRequest& request) { unstarted_tokens_ += request.prompt_tokens; }
-void ServiceMetrics::Dropped(const MeteredRequest& request) { unstarted_tokens_ -= request.prompt_tokens; }
-
 void ServiceMetrics::Took(const SessionEvent& event, int64_t now_us, MeteredRequest* request) {
   if (!event.tokens.empty()) {
     const int64_t at_us = event.at_us > 0 ? event.at_us : now_us;

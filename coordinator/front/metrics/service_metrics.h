@@ -36,7 +36,7 @@ ProcessUse ReadProcessUse();  // zeros where the system does not say
 // One request of the engine, while it runs; of a call with several choices each is one. Kept by whoever gets its
 // events: the first four are set by it, the others by ServiceMetrics.
 struct MeteredRequest {
-  std::string api;            // "chat", "completions", "responses", "messages"
+  std::string api;            // ApiDialect::name
   std::string tenant;         // the key's name
   int64_t prompt_tokens = 0;  // 0: an earlier choice has the same prompt, which is counted once
   int64_t accepted_us = 0;    // when the call had its place in the queue
@@ -53,23 +53,20 @@ class ServiceMetrics {
   void Answered(absl::string_view route, int status);  // of a stream: when its head is written
   // With a request under way, without one, and with nothing but the client's own closing left to wait for.
   void SetConnections(int64_t active, int64_t idle, int64_t closing);
-  void SetStreams(int64_t open);         // of server-sent events
-  void SlowClient();                     // one was cut off for not reading
-  void Ignored(absl::string_view kind);  // a part of a request that means nothing here ("parameter", ...)
-  void Refused(absl::string_view code);  // a generating call that was not taken
+  void SetStreams(int64_t open) { streams_ = open; }  // of server-sent events
+  void SlowClient() { ++slow_clients_; }              // one was cut off for not reading
+  // A part of a request that means nothing here ("parameter", ...).
+  void Ignored(absl::string_view kind) { ignored_.Add(kind); }
+  void Refused(absl::string_view code) { refused_.Add(code); }  // a generating call that was not taken
 
-  // Requests. Every one that was Submitted ends: by an event with `finished`, or Dropped.
-  void Submitted(const MeteredRequest& request);
+  // Requests. Every one that was Submitted ends by an event with `finished`.
+  void Submitted(const MeteredRequest& request) { unstarted_tokens_ += request.prompt_tokens; }
   void Took(const SessionEvent& event, int64_t now_us, MeteredRequest* request);
-  void Dropped(const MeteredRequest& request);  // the session did not take it
 
   // The session's state and the engine's, at least once a second. One that was seen already is nothing new.
   void TakeStatus(const SessionStatus& status, int64_t now_us);
 
-  // Share of the stages' time without work while there was some, of about the last `span_us`, a minute at most.
-  double BubbleOf(int64_t span_us) const { return bubble_.Over(span_us); }
-  // The least of it that the same work allowed.
-  double BubbleFloorOf(int64_t span_us) const { return bubble_.FloorOver(span_us); }
+  const BubbleWindow& bubble() const { return bubble_; }
   // Tokens of prompts per second of work on prompts, of about the last 30 s, else of the last ones: how long a queue
   // takes. 0 before the first.
   double PromptRate(int64_t now_us) const;

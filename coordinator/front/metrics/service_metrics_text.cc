@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -45,10 +44,6 @@ struct StageMetric {
   const char* help;
   double (*value)(const SessionStatus& status, int stage);
 };
-
-const pb::StageSummary& StageOf(const pb::JobStatistics& statistics, int stage) {
-  return stage < statistics.stages_size() ? statistics.stages(stage) : pb::StageSummary::default_instance();
-}
 
 constexpr StageMetric kStageMetrics[] = {
     {"stagecoach_stage_up", Type::kGauge, "1 where the stage runs and was heard of in time.",

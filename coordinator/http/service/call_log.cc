@@ -1,8 +1,14 @@
 // What OpenCalls writes down: the lines of its logs, and what it ignored of requests.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/shown_text.h"
@@ -20,7 +26,30 @@ Json Milliseconds(int64_t from_us, int64_t to_us) {
   return static_cast<double>((to_us - from_us) / 100) / 10;
 }
 
+// "2026-01-31T13:05:09.123Z", now.
+std::string LogTime() { return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()); }
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<LineLog>> LineLog::Open(const std::string& path, bool secret) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, secret ? 0600 : 0644);
+  if (descriptor < 0) {
+    return absl::NotFoundError(absl::StrCat("cannot write '", path, "': ", std::strerror(errno)));
+  }
+  return std::unique_ptr<LineLog>(new LineLog(path, descriptor));
+}
+
+LineLog::~LineLog() { close(descriptor_); }
+
+void LineLog::Write(const Json& line) {
+  const std::string text = absl::StrCat(cut_ ? "\n" : "", CompactJson(line), "\n");
+  const ssize_t written = write(descriptor_, text.data(), text.size());
+  if (written > 0) cut_ = written < static_cast<ssize_t>(text.size());
+  if (written == static_cast<ssize_t>(text.size()) || failed_) return;
+  failed_ = true;
+  LogError(absl::StrCat("cannot write all of '", path_, "': ", written < 0 ? std::strerror(errno) : "no room",
+                        "; lines are missing there"));
+}
 
 void OpenCalls::LogCall(const Call& call, int status) const {
   const HttpRequest& request = call.exchange->request();

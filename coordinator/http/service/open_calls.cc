@@ -11,7 +11,6 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/json/json_value.h"
 #include "coordinator/http/service/opened_model.h"
 
 namespace stagecoach {
@@ -34,8 +33,6 @@ uint64_t Draw() {
 }
 
 std::string DrawId() { return absl::StrFormat("%016x%08x", Draw(), static_cast<uint32_t>(Draw())); }
-
-const char* ApiName(ApiRoute route) { return route == ApiRoute::kChatCompletions ? "chat" : "completions"; }
 
 SessionEvent EndEvent(pb::RequestFinished::Reason reason) {
   SessionEvent event;
@@ -65,10 +62,10 @@ void Append(SessionEvent more, SessionEvent* held) {
   if (more.finished.has_value()) held->finished = std::move(more.finished);
 }
 
-PreparedCall PrepareSafely(ApiRoute route, const std::string& body, const ServedModel& model,
+PreparedCall PrepareSafely(const ApiDialect& api, const std::string& body, const ServedModel& model,
                            const CallContext& context) {
   try {
-    return PrepareCall(route, absl::string_view(body), model, context);
+    return PrepareCall(api, absl::string_view(body), model, context);
   } catch (const std::exception& thrown) {
     return {nullptr,
             MakeApiError(ApiErrorCode::kInternal, absl::StrCat("the request cannot be read: ", thrown.what()))};
@@ -77,10 +74,10 @@ PreparedCall PrepareSafely(ApiRoute route, const std::string& body, const Served
 
 }  // namespace
 
-HttpResponse ErrorResponse(const ApiError& error) {
+HttpResponse ErrorResponse(const ApiError& error, const ApiDialect* api) {
   HttpResponse response;
   response.status = error.status;
-  response.body = ErrorBody(error);
+  response.body = api == nullptr ? ErrorBody(error) : api->error(error);
   std::optional<int> retry_after_s = error.retry_after_s;
   if (error.status == 503 && !retry_after_s.has_value()) retry_after_s = kRetryLaterS;
   if (retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*retry_after_s));
@@ -155,17 +152,17 @@ void OpenCalls::ReadBodiesOrWait() {
   bodies_wait_ = wait;
 }
 
-void OpenCalls::Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange) {
+void OpenCalls::Take(const ApiDialect& api, std::shared_ptr<HttpExchange> exchange) {
   const HttpRequest& request = exchange->request();
   if (std::optional<ApiError> refusal = Refusal(request.tenant); refusal.has_value()) {
     metrics_->Refused(refusal->code);
-    return exchange->Respond(ErrorResponse(*refusal));
+    return exchange->Respond(ErrorResponse(*refusal, &api));
   }
   CHECK(places_.Take(request.tenant, 1, 0) == QueuePlaces::Verdict::kTaken);
   auto call = std::make_unique<Call>();
   const uint64_t number = ++last_number_;
   call->number = number;
-  call->route = route;
+  call->dialect = &api;
   call->answer_id = DrawId();
   call->tenant = request.tenant;
   call->accepted_us = MonotonicUs();
@@ -187,7 +184,7 @@ void OpenCalls::Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange) {
   ++preparing_;
   Prepare(
       bytes,
-      [route, body, prepared, context, model = model_] { *prepared = PrepareSafely(route, *body, *model, context); },
+      [&api, body, prepared, context, model = model_] { *prepared = PrepareSafely(api, *body, *model, context); },
       [this, number, prepared] {
         --preparing_;
         Prepared(number, std::move(*prepared));
@@ -214,19 +211,13 @@ CallContext OpenCalls::ContextOf(const HttpRequest& request, const std::string& 
 void OpenCalls::Prepared(uint64_t number, PreparedCall prepared) {
   Call* call = Find(number);
   if (call == nullptr) return;  // the client has gone, or the service ends
-  if (prepared.error.has_value()) {
-    metrics_->Refused(prepared.error->code);
-    return Fail(call, *prepared.error);
-  }
+  if (prepared.error.has_value()) return Refuse(call, *prepared.error);
   call->api = std::move(prepared.call);
   NoteIgnored(call->api->ignored());
   if (const std::optional<absl::Duration> timeout = call->api->timeout(); timeout.has_value()) {
     call->deadline_us = DeadlineUs(call->accepted_us, *timeout);
   }
-  if (const std::optional<ApiError> error = Submit(call); error.has_value()) {
-    metrics_->Refused(error->code);
-    return Fail(call, *error);
-  }
+  if (const std::optional<ApiError> error = Submit(call); error.has_value()) return Refuse(call, *error);
   ApiCall::Output begin = call->api->Begin();
   if (call->api->streams()) {
     HttpStreamHead head;
@@ -272,7 +263,7 @@ std::optional<ApiError> OpenCalls::Submit(Call* call) {
     Running running;
     running.call = call->number;
     running.choice = static_cast<int>(i);
-    running.metered.api = ApiName(call->route);
+    running.metered.api = call->dialect->name;
     running.metered.tenant = call->tenant;
     running.metered.prompt_tokens = choice.prompt_tokens;
     running.metered.accepted_us = call->accepted_us;
@@ -356,9 +347,15 @@ void OpenCalls::Drained(uint64_t number) {
 }
 
 void OpenCalls::FeedHeld() {
+  for (const uint64_t number : Those([](const Call&) { return true; })) Drained(number);
+}
+
+std::vector<uint64_t> OpenCalls::Those(absl::FunctionRef<bool(const Call&)> wanted) const {
   std::vector<uint64_t> numbers;
-  for (const auto& [number, call] : calls_) numbers.push_back(number);
-  for (const uint64_t number : numbers) Drained(number);
+  for (const auto& [number, call] : calls_) {
+    if (wanted(*call)) numbers.push_back(number);
+  }
+  return numbers;
 }
 
 void OpenCalls::Apply(Call* call, ApiCall::Output output) {
@@ -373,7 +370,7 @@ void OpenCalls::Apply(Call* call, ApiCall::Output output) {
     if (over) call->exchange->End();
   } else if (over) {
     HttpResponse response;
-    if (output.error.has_value()) response = ErrorResponse(*output.error);
+    if (output.error.has_value()) response = ErrorResponse(*output.error, call->dialect);
     response.body = std::move(output.bytes);
     for (auto& header : AnswerHeaders(*call)) response.headers.push_back(std::move(header));
     call->exchange->Respond(std::move(response));
@@ -413,10 +410,15 @@ void OpenCalls::FinishWith(uint64_t number, pb::RequestFinished::Reason reason) 
 
 void OpenCalls::Fail(Call* call, const ApiError& error) {
   if (call->streaming) return Apply(call, call->api->Fail(error));
-  HttpResponse response = ErrorResponse(error);
+  HttpResponse response = ErrorResponse(error, call->dialect);
   if (options_.prompt_log != nullptr) call->answer += response.body;
   call->exchange->Respond(std::move(response));
   Close(call, error.status);
+}
+
+void OpenCalls::Refuse(Call* call, const ApiError& error) {
+  metrics_->Refused(error.code);
+  Fail(call, error);
 }
 
 void OpenCalls::Close(Call* call, int status) {
@@ -431,12 +433,10 @@ void OpenCalls::Close(Call* call, int status) {
 void OpenCalls::Tick() {
   ReadBodiesOrWait();  // the pool counts a body a little longer than its answer is on its way
   const int64_t now_us = MonotonicUs();
-  std::vector<uint64_t> due;
-  for (const auto& [number, call] : calls_) {
-    const bool waits = call->first_token_us == 0;
-    if (now_us >= call->deadline_us || (waits && now_us >= call->queue_deadline_us)) due.push_back(number);
-  }
-  for (const uint64_t number : due) {
+  const auto is_due = [now_us](const Call& call) {
+    return now_us >= call.deadline_us || (call.first_token_us == 0 && now_us >= call.queue_deadline_us);
+  };
+  for (const uint64_t number : Those(is_due)) {
     Call* call = Find(number);
     if (call == nullptr) continue;
     if (call->first_token_us != 0) {
@@ -447,29 +447,23 @@ void OpenCalls::Tick() {
     const ApiError error = MakeApiError(
         ApiErrorCode::kQueueTimeout,
         absl::StrCat("no token after ", seconds, " s in the queue; ", places_.requests(), " requests wait there"));
-    metrics_->Refused(error.code);
     for (size_t i = 0; i < call->choices.size(); ++i) {
       EndChoice(call, static_cast<int>(i), pb::RequestFinished::REASON_LENGTH);
     }
-    Fail(call, error);
+    Refuse(call, error);
   }
 }
 
 OpenCalls::Cancelled OpenCalls::Cancel(const std::string& id, const std::string& tenant) {
-  std::vector<uint64_t> own;
-  bool others = false;
-  for (const auto& [number, call] : calls_) {
-    const bool is_it = call->exchange->request().id == id || call->answer_id == id ||
-                       absl::StrCat("chatcmpl-", call->answer_id) == id || absl::StrCat("cmpl-", call->answer_id) == id;
-    if (!is_it) continue;
-    if (call->tenant == tenant) {
-      own.push_back(number);
-    } else {
-      others = true;
-    }
-  }
-  for (const uint64_t number : own) {
+  bool own = false, others = false;
+  const auto is_it = [&id](const Call& call) {
+    return call.exchange->request().id == id || call.answer_id == id ||
+           absl::StrCat(call.dialect->id_prefix, call.answer_id) == id;
+  };
+  for (const uint64_t number : Those(is_it)) {
     Call* call = Find(number);
+    (call->tenant == tenant ? own : others) = true;
+    if (call->tenant != tenant) continue;
     if (call->first_token_us != 0) {
       FinishWith(number, pb::RequestFinished::REASON_CANCELLED);
     } else {
@@ -478,14 +472,12 @@ OpenCalls::Cancelled OpenCalls::Cancel(const std::string& id, const std::string&
       Fail(call, error);
     }
   }
-  if (!own.empty()) return Cancelled::kYes;
+  if (own) return Cancelled::kYes;
   return others ? Cancelled::kNotOwner : Cancelled::kNotFound;
 }
 
 void OpenCalls::FailAll(const ApiError& error) {
-  std::vector<uint64_t> numbers;
-  for (const auto& [number, call] : calls_) numbers.push_back(number);
-  for (const uint64_t number : numbers) {
+  for (const uint64_t number : Those([](const Call&) { return true; })) {
     Drained(number);
     Call* call = Find(number);
     if (call == nullptr) continue;
@@ -496,14 +488,8 @@ void OpenCalls::FailAll(const ApiError& error) {
 
 void OpenCalls::SessionEnds(const absl::Status& ended) {
   session_ended_ = ended;
-  std::vector<uint64_t> unsubmitted;
-  for (const auto& [number, call] : calls_) {
-    if (call->choices.empty()) unsubmitted.push_back(number);
-  }
-  for (const uint64_t number : unsubmitted) {
-    const ApiError error = MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the service ends: ", ended.message()));
-    metrics_->Refused(error.code);
-    Fail(Find(number), error);
+  for (const uint64_t number : Those([](const Call& call) { return call.choices.empty(); })) {
+    Refuse(Find(number), MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the service ends: ", ended.message())));
   }
 }
 

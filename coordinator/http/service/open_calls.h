@@ -10,26 +10,48 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/json/json.h"
 #include "coordinator/front/api/api_call.h"
+#include "coordinator/front/api/api_dialect.h"
 #include "coordinator/front/api/api_error.h"
 #include "coordinator/front/api/served_model.h"
 #include "coordinator/front/metrics/service_metrics.h"
 #include "coordinator/front/session_thread.h"
-#include "coordinator/http/http_handler.h"
 #include "coordinator/http/http_server.h"
-#include "coordinator/http/service/line_log.h"
 #include "coordinator/http/service/preparation_pool.h"
 #include "coordinator/http/service/queue_places.h"
-#include "coordinator/http/service/retry_times.h"
 
 namespace stagecoach {
+
+// A file that grows by one line of JSON for each thing that happened. Not thread-safe.
+class LineLog {
+ public:
+  // Appends to what is there. `secret`: a file that is made can be read by its owner alone.
+  static absl::StatusOr<std::unique_ptr<LineLog>> Open(const std::string& path, bool secret);
+  ~LineLog();
+  LineLog(const LineLog&) = delete;
+
+  // Each line goes out at once. That it cannot be written is said once; lines follow when there is room again.
+  void Write(const Json& line);
+
+ private:
+  LineLog(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+  const std::string path_;
+  const int descriptor_;
+  bool failed_ = false;
+  bool cut_ = false;  // the latest line is not whole
+};
 
 struct CallOptions {
   QueuePlaces::Limits queue;
@@ -57,7 +79,7 @@ class OpenCalls {
   // Who is told so has his time to come again.
   std::optional<ApiError> Refusal(const std::string& tenant);
   // A whole request: takes a place, or refuses. The answer comes in its time.
-  void Take(ApiRoute route, std::shared_ptr<HttpExchange> exchange);
+  void Take(const ApiDialect& api, std::shared_ptr<HttpExchange> exchange);
 
   void HandleEvents(std::vector<SessionEvent> events);
   void Tick();  // deadlines
@@ -94,7 +116,7 @@ class OpenCalls {
   };
   struct Call {
     uint64_t number = 0;
-    ApiRoute route = ApiRoute::kChatCompletions;
+    const ApiDialect* dialect = nullptr;
     std::shared_ptr<HttpExchange> exchange;
     std::string answer_id, tenant;
     int64_t accepted_us = 0, first_token_us = 0;
@@ -124,6 +146,9 @@ class OpenCalls {
   void EndChoice(Call* call, int choice, pb::RequestFinished::Reason as);
   void FinishWith(uint64_t number, pb::RequestFinished::Reason reason);
   void Fail(Call* call, const ApiError& error);
+  void Refuse(Call* call, const ApiError& error);  // the same of one that was not taken
+  // The numbers of the open calls that are wanted: what is done with one may end others.
+  std::vector<uint64_t> Those(absl::FunctionRef<bool(const Call&)> wanted) const;
   void Close(Call* call, int status);
   void LeaveQueue(Call* call, Choice* choice);
   void LogCall(const Call& call, int status) const;
@@ -154,8 +179,9 @@ class OpenCalls {
   absl::flat_hash_set<std::string> ignored_names_;  // that were logged
 };
 
-// What a client is told, with the headers that say whether to try again.
-HttpResponse ErrorResponse(const ApiError& error);
+// What a client is told, in the words of the API that it speaks if it is one's, with the headers that say whether to
+// try again.
+HttpResponse ErrorResponse(const ApiError& error, const ApiDialect* api = nullptr);
 
 }  // namespace stagecoach
 

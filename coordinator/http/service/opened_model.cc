@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

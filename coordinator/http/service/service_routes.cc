@@ -1,19 +1,19 @@
 #include "coordinator/http/service/service_routes.h"
 
+#include <iterator>
+#include <vector>
+
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr RouteFacts kRoutes[] = {
+constexpr RouteFacts kOtherRoutes[] = {
     {Route::kHealth, "/health", "GET", false},
     {Route::kHealth, "/v1/health", "GET", false},
     {Route::kModels, "/v1/models", "GET", true},
     {Route::kModel, "/v1/models/", "GET", true},
-    {Route::kChatCompletions, "/v1/chat/completions", "POST", true},
-    {Route::kCompletions, "/v1/completions", "POST", true},
     {Route::kTokenize, "/tokenize", "POST", true},
     {Route::kDetokenize, "/detokenize", "POST", true},
     {Route::kTokenizerInfo, "/tokenizer_info", "GET", true},
@@ -36,6 +36,15 @@ constexpr RouteFacts kRoutes[] = {
     {Route::kNotSupported, "/v1/batches/", "*", true},
 };
 
+const std::vector<RouteFacts>& Routes() {
+  static const auto* const kRoutes = [] {
+    auto* routes = new std::vector<RouteFacts>(std::begin(kOtherRoutes), std::end(kOtherRoutes));
+    for (const ApiDialect* api : kApiDialects) routes->push_back({Route::kGenerate, api->path, "POST", true, api});
+    return routes;
+  }();
+  return *kRoutes;
+}
+
 // A path that ends with '/' stands for what is below it, but for the root.
 bool IsPrefix(absl::string_view path) { return path.size() > 1 && path.back() == '/'; }
 
@@ -43,7 +52,7 @@ bool IsPrefix(absl::string_view path) { return path.size() > 1 && path.back() ==
 
 FoundRoute FindRoute(absl::string_view path) {
   if (path.size() > 1) absl::ConsumeSuffix(&path, "/");
-  for (const RouteFacts& facts : kRoutes) {
+  for (const RouteFacts& facts : Routes()) {
     const absl::string_view known = facts.path;
     if (path == known && !IsPrefix(known)) return {&facts, ""};
     if (IsPrefix(known) && absl::StartsWith(path, known) && path.size() > known.size()) {

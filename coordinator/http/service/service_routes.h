@@ -4,18 +4,17 @@
 // The paths of the service, which methods they take and who may use them. Pure.
 
 #include <string>
-#include <utility>
 
 #include "absl/strings/string_view.h"
+#include "coordinator/front/api/api_dialect.h"
 
 namespace stagecoach {
 
 enum class Route {
   kHealth,
   kModels,
-  kModel,  // /v1/models/{id}
-  kChatCompletions,
-  kCompletions,
+  kModel,     // /v1/models/{id}
+  kGenerate,  // of kApiDialects
   kTokenize,
   kDetokenize,
   kTokenizerInfo,
@@ -32,9 +31,10 @@ enum class Route {
 
 struct RouteFacts {
   Route route;
-  const char* path;     // one that ends with '/' stands for all below it
-  const char* methods;  // "GET" (HEAD is one too), "POST", "DELETE", "*"
-  bool needs_key;       // where the server has keys
+  const char* path;                 // one that ends with '/' stands for all below it
+  const char* methods;              // "GET" (HEAD is one too), "POST", "DELETE", "*"
+  bool needs_key;                   // where the server has keys
+  const ApiDialect* api = nullptr;  // of calls that produce tokens, and so take a place in the queue
 };
 
 // The route of a path, and what is behind the '/' it ends with; null: there is none. A '/' more at the end of a path is
@@ -45,14 +45,12 @@ struct FoundRoute {
 };
 FoundRoute FindRoute(absl::string_view path);
 
-// Whether its calls produce tokens, and so take a place in the queue.
-inline bool Generates(Route route) { return route == Route::kChatCompletions || route == Route::kCompletions; }
 // Whether it makes tokens of text, or text of something, for a caller that wants no more.
 inline bool TakesText(Route route) {
   return route == Route::kTokenize || route == Route::kDetokenize || route == Route::kApplyTemplate;
 }
 // Whether it takes a JSON body.
-inline bool TakesJson(Route route) { return Generates(route) || TakesText(route); }
+inline bool TakesJson(Route route) { return route == Route::kGenerate || TakesText(route); }
 
 // For the header Allow: "GET, HEAD".
 std::string AllowedMethods(const RouteFacts& facts);

@@ -1,16 +1,22 @@
 #include "coordinator/http/service/serving.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/shown_text.h"
+#include "common/base/status_macros.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/front/signals.h"
 
 namespace stagecoach {
 namespace {
@@ -29,9 +35,7 @@ bool IsJson(absl::string_view content_type) {
   return type == "application/json" || absl::EndsWith(type, "+json");
 }
 
-ApiRoute ApiRouteOf(Route route) {
-  return route == Route::kChatCompletions ? ApiRoute::kChatCompletions : ApiRoute::kCompletions;
-}
+constexpr absl::Duration kLastWords = absl::Seconds(5);  // for clients to take their last bytes
 
 }  // namespace
 
@@ -116,7 +120,7 @@ std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequ
                                      CutText(coding), "'; send the JSON as it is"));
   }
   if (TakesText(route)) return TextRefusal(text_places_.Check(request.tenant, 1, 0), request.tenant);
-  if (!Generates(route)) return std::nullopt;
+  if (route != Route::kGenerate) return std::nullopt;
   std::optional<ApiError> error = StateRefusal();
   return error.has_value() ? error : calls_.Refusal(request.tenant);
 }
@@ -127,7 +131,7 @@ HeadVerdict Serving::OnHead(const HttpRequest& request) {
   HttpHeaders headers;
   if (const std::optional<ApiError> error = Refusal(found, request, &headers); error.has_value()) {
     CountRefusal(request, error->code);
-    verdict.refusal = ErrorResponse(*error);
+    verdict.refusal = ErrorResponse(*error, found.facts == nullptr ? nullptr : found.facts->api);
     for (auto& header : headers) verdict.refusal->headers.push_back(std::move(header));
     return verdict;
   }
@@ -139,7 +143,7 @@ HeadVerdict Serving::OnHead(const HttpRequest& request) {
 // Of calls that would have produced tokens.
 void Serving::CountRefusal(const HttpRequest& request, const std::string& code) {
   const FoundRoute found = FindRoute(request.path);
-  if (found.facts != nullptr && Generates(found.facts->route)) metrics_.Refused(code);
+  if (found.facts != nullptr && found.facts->api != nullptr) metrics_.Refused(code);
 }
 
 void Serving::OnRefusal(const HttpRequest& request, const HttpError& error) { CountRefusal(request, error.code); }
@@ -152,9 +156,9 @@ void Serving::OnRequest(std::shared_ptr<HttpExchange> exchange) {
   if (TakesText(route)) return AnswerBody(route, std::move(exchange));
   if (const std::optional<ApiError> error = StateRefusal(); error.has_value()) {  // it may have changed
     metrics_.Refused(error->code);
-    return exchange->Respond(ErrorResponse(*error));
+    return exchange->Respond(ErrorResponse(*error, found.facts->api));
   }
-  calls_.Take(ApiRouteOf(route), std::move(exchange));
+  calls_.Take(*found.facts->api, std::move(exchange));
 }
 
 void Serving::OnAnswer(const HttpRequest& request, int status) {
@@ -234,6 +238,46 @@ void Serving::OnTurn() {
 
 void Serving::OnEnding(const absl::Status& ended) {
   server_->Post([this, ended] { calls_.SessionEnds(ended); });
+}
+
+Service::Service(ServingOptions serving, ServedModel model) : serving_(std::move(serving), std::move(model)) {}
+
+Service::~Service() = default;
+
+absl::StatusOr<std::unique_ptr<Service>> Service::Listen(HttpServerOptions http, ServingOptions serving,
+                                                         ServedModel model) {
+  std::unique_ptr<Service> service(new Service(std::move(serving), std::move(model)));
+  ASSIGN_OR_RETURN(service->server_, HttpServer::Listen(std::move(http), &service->serving_));
+  SignalWatch::Get().EndAtSecondStop();
+  return service;
+}
+
+absl::Status Service::Run(std::unique_ptr<Session> session) {
+  SessionThread thread(std::move(session), &serving_);
+  serving_.Attach(server_.get(), &thread);
+  RETURN_IF_ERROR(server_->Start());
+  std::thread signals([this] { WatchSignals(); });
+  const absl::Status ended = thread.Run();
+  serving_.AwaitAnswers(kLastWords);
+  server_->Stop(kLastWords);
+  serving_.StopPreparing();
+  over_ = true;
+  SignalWatch::Get().Wake();
+  signals.join();
+  return serving_.drain_asked() && absl::IsCancelled(ended) ? absl::OkStatus() : ended;
+}
+
+// The session's thread waits for its engine and the I/O thread for its clients.
+void Service::WatchSignals() {
+  SignalWatch& signals = SignalWatch::Get();
+  while (!over_) {
+    const int asked = signals.stops() + signals.drains();
+    if (asked > 1) _exit(static_cast<int>(ExitCode::kInterrupted));  // the job ends when its front is gone
+    if (asked > 0) serving_.Drain();
+    pollfd wait = {signals.descriptor(), POLLIN, 0};
+    poll(&wait, 1, -1);
+    signals.Clear();
+  }
 }
 
 }  // namespace stagecoach

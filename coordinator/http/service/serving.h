@@ -18,12 +18,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/front/api/model_bodies.h"
 #include "coordinator/front/api/served_model.h"
 #include "coordinator/front/metrics/service_metrics.h"
+#include "coordinator/front/session.h"
 #include "coordinator/front/session_thread.h"
-#include "coordinator/http/http_handler.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/service/open_calls.h"
 #include "coordinator/http/service/queue_places.h"
@@ -111,6 +112,30 @@ class Serving : public HttpHandler, public SessionListener {
 
   // Of the session's thread.
   State said_ = State::kLoading;
+};
+
+// A whole service: the HTTP server, Serving, the session behind it, and the signals that end it. Not thread-safe.
+class Service {
+ public:
+  // Binds and listens. From here on signals are caught (SignalWatch): the first SIGTERM, SIGINT or SIGUSR1 drains, the
+  // second ends the program at once with 130. Errors are HttpServer::Listen's.
+  static absl::StatusOr<std::unique_ptr<Service>> Listen(HttpServerOptions http, ServingOptions serving,
+                                                         ServedModel model);
+  ~Service();
+
+  const HttpServer& server() const { return *server_; }
+
+  // Starts to answer at once, and runs the session on the calling thread until it is drained or lost. OK: a signal
+  // ended it, and what was accepted is answered or was told so; else what the session said. Once.
+  absl::Status Run(std::unique_ptr<Session> session);
+
+ private:
+  Service(ServingOptions serving, ServedModel model);
+  void WatchSignals();
+
+  Serving serving_;
+  std::unique_ptr<HttpServer> server_;  // before what it calls
+  std::atomic<bool> over_{false};
 };
 
 }  // namespace stagecoach

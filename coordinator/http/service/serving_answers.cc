@@ -19,12 +19,7 @@ namespace {
 
 constexpr int64_t kSecondUs = 1'000'000;
 
-HttpResponse JsonResponse(const Json& json, int status = 200) {
-  HttpResponse response;
-  response.status = status;
-  response.body = CompactJson(json);
-  return response;
-}
+HttpResponse JsonResponse(const Json& json) { return {.body = CompactJson(json)}; }
 
 HttpResponse ResponseOf(BodyAnswer answer) {
   HttpResponse response;
@@ -98,22 +93,22 @@ HttpResponse Serving::Health() const {
   const State state = ShownState(*status);
   if (state == State::kReady) return JsonResponse({{"status", "ok"}});
   Json body = {{"status", StateName(state)}};
-  ApiErrorCode code = ApiErrorCode::kStagesLost;
+  ApiErrorKind kind = ApiErrorCode::kStagesLost;
   std::optional<int> retry_after_s;
   if (state == State::kLoading) {
     body["bytes_loaded"] = status->progress.bytes_loaded();
     body["bytes_to_load"] = status->progress.bytes_to_load();
-    code = ApiErrorCode::kLoading;
+    kind = ApiErrorCode::kLoading;
     retry_after_s = LoadingSeconds(*status);
   } else if (state == State::kDraining) {
-    code = ApiErrorCode::kDraining;
+    kind = ApiErrorCode::kDraining;
   } else if (state == State::kRecovering) {
     const StageLoss* loss = KnownLoss(*status);
     body["stage"] = loss != nullptr ? Json(*loss->stage) : Json(nullptr);
     body["host"] = loss != nullptr && !loss->host.empty() ? Json(loss->host) : Json(nullptr);
-    code = ApiErrorCode::kRecovering;
+    kind = ApiErrorCode::kRecovering;
   }
-  ApiError error = MakeApiError(code, StateSentence(state, *status));
+  ApiError error = MakeApiError(kind, StateSentence(state, *status));
   error.retry_after_s = retry_after_s;
   body["error"] = ReadJson(ErrorBody(error))["error"];
   HttpResponse response = ErrorResponse(error);
@@ -132,9 +127,9 @@ HttpResponse Serving::Models(const FoundRoute& found, const HttpRequest& request
 HttpResponse Serving::Cluster() const {
   ClusterFacts facts;
   facts.model = model_.names.front();
-  facts.bubble_now = metrics_.BubbleOf(kSecondUs);
-  facts.bubble_minute = metrics_.BubbleOf(60 * kSecondUs);
-  facts.bubble_floor = metrics_.BubbleFloorOf(60 * kSecondUs);
+  facts.bubble_now = metrics_.bubble().Over(kSecondUs);
+  facts.bubble_minute = metrics_.bubble().Over(60 * kSecondUs);
+  facts.bubble_floor = metrics_.bubble().FloorOver(60 * kSecondUs);
   const std::shared_ptr<const SessionStatus> status = session_->Status();
   Json body = ClusterJson(*status, facts);
   body["state"] = StateName(ShownState(*status));

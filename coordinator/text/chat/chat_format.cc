@@ -1,12 +1,416 @@
 #include "coordinator/text/chat/chat_format.h"
 
+#include <initializer_list>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
-#include "coordinator/text/chat/message_shape.h"
 
 namespace stagecoach {
+namespace {
+
+constexpr char kBetweenTexts[] = "\n\n";  // of two messages that become one
+constexpr int kMostArgumentsDepth = 32;
+constexpr int kMostArgumentsKeys = 1'024;
+
+bool HasRole(const Json& message, absl::string_view role) {
+  return message["role"].get_ref<const std::string&>() == role;
+}
+
+std::string* TextField(Json* message, const char* name) {
+  const auto found = message->find(name);
+  return found == message->end() ? nullptr : found->get_ptr<std::string*>();
+}
+
+Json TextPart(const std::string& text) { return Json{{"type", "text"}, {"text", text}}; }
+
+// The text of content that has nothing but text.
+std::optional<std::string> TextOf(const Json& content) {
+  if (content.is_null()) return "";
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) return std::nullopt;
+  std::string text;
+  for (const Json& part : content) {
+    if (!part.is_object() || part.value("type", Json()) != "text" || !part.value("text", Json()).is_string()) {
+      return std::nullopt;
+    }
+    if (&part != &content.front()) text += '\n';
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+// More text at the front or the back of content, which keeps its form.
+void AddText(const std::string& text, bool in_front, Json* content) {
+  if (content->is_array()) {
+    if (!content->empty()) {
+      Json& part = in_front ? content->front() : content->back();
+      if (part.is_object() && part.value("type", Json()) == "text") return AddText(text, in_front, &part["text"]);
+    }
+    content->insert(in_front ? content->begin() : content->end(), TextPart(text));
+  } else if (content->is_string() && !content->get_ref<const std::string&>().empty()) {
+    const std::string& said = content->get_ref<const std::string&>();
+    *content = in_front ? absl::StrCat(text, kBetweenTexts, said) : absl::StrCat(said, kBetweenTexts, text);
+  } else {
+    *content = text;
+  }
+}
+
+// Whether a JSON text can be read without a thought: what is read is walked recursively, and an object looks for each
+// key among all. It need not be JSON.
+bool IsModest(const std::string& text) {
+  int depth = 0, keys = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string) {
+      if (c == '\\') ++i;
+      continue;
+    }
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (c == ':') ++keys;
+    if (depth > kMostArgumentsDepth || keys > kMostArgumentsKeys) return false;
+  }
+  return true;
+}
+
+void ShapeArguments(ArgumentsForm form, Json* arguments) {
+  if (form == ArgumentsForm::kText && arguments->is_object()) {
+    *arguments = arguments->dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  if (form != ArgumentsForm::kObject || !arguments->is_string()) return;
+  const std::string& text = arguments->get_ref<const std::string&>();
+  if (absl::StripAsciiWhitespace(text).empty()) {  // of a function that takes none
+    *arguments = Json::object();
+  } else if (IsModest(text)) {
+    Json object = ReadJson(text);
+    if (object.is_object()) *arguments = std::move(object);
+  }
+}
+
+void ShapeCalls(const ChatAbilities& abilities, Json* message) {
+  const auto calls = message->find("tool_calls");
+  if (calls == message->end()) return;
+  if (calls->is_null() || (calls->is_array() && calls->empty())) {
+    message->erase("tool_calls");
+    return;
+  }
+  if (!calls->is_array()) return;
+  for (Json& call : *calls) {
+    if (!call.is_object()) continue;
+    Json& function = call.contains("function") ? call["function"] : call;
+    if (!function.is_object() || !function.contains("arguments")) continue;
+    ShapeArguments(abilities.arguments, &function["arguments"]);
+  }
+}
+
+// Takes what the assistant thought out of the message.
+std::optional<std::string> TakeReasoning(Json* message) {
+  std::optional<std::string> thought;
+  for (const char* name : {"reasoning_content", "reasoning", "thinking"}) {
+    std::string* text = TextField(message, name);
+    if (text != nullptr && !thought.has_value()) thought = std::move(*text);
+    if (text != nullptr || (message->contains(name) && (*message)[name].is_null())) message->erase(name);
+  }
+  return thought;
+}
+
+void ShapeReasoning(const ChatAbilities& abilities, Json* message) {
+  if (abilities.reasoning == ReasoningForm::kNone) return;
+  std::optional<std::string> thought = TakeReasoning(message);
+  if (!thought.has_value()) return;
+  Json& content = (*message)["content"];
+  if (abilities.reasoning == ReasoningForm::kParts) {
+    if (thought->empty()) return;
+    if (content.is_string() && !content.get_ref<const std::string&>().empty()) {
+      content = Json::array({TextPart(content.get<std::string>())});
+    }
+    if (!content.is_array()) content = Json::array();
+    content.insert(content.begin(), Json{{"type", "thinking"}, {"thinking", *thought}});
+    return;
+  }
+  const std::optional<std::string> said = TextOf(content);
+  if (!abilities.reasoning_with_content_and_calls && message->contains("tool_calls") && !thought->empty() &&
+      said.has_value() && !said->empty()) {
+    absl::StrAppend(&*thought, kBetweenTexts, *said);
+    content = "";
+  }
+  const char* name = abilities.reasoning == ReasoningForm::kThinking           ? "thinking"
+                     : abilities.reasoning == ReasoningForm::kReasoningContent ? "reasoning_content"
+                                                                               : "reasoning";
+  (*message)[name] = *std::move(thought);
+}
+
+void ShapeAssistant(const ChatAbilities& abilities, Json* message) {
+  ShapeCalls(abilities, message);
+  ShapeReasoning(abilities, message);
+  Json& content = (*message)["content"];
+  if (content.is_null() && !(abilities.null_content && message->contains("tool_calls"))) content = "";
+}
+
+// Brings system messages to places where the template takes them.
+class SystemPlacement {
+ public:
+  SystemPlacement(const ChatAbilities& abilities, const Json& messages)
+      : abilities_(abilities), last_user_(messages.size()) {
+    for (size_t i = 0; i < messages.size(); ++i) {
+      if (HasRole(messages[i], "user")) last_user_ = i;
+    }
+    has_user_ = last_user_ < messages.size();
+  }
+
+  void Take(size_t index, Json message) {
+    if (!HasRole(message, "system") && !HasRole(message, "developer")) {
+      at_beginning_ = false;
+      if (HasRole(message, "user") && !waiting_.empty()) {
+        Add(std::exchange(waiting_, ""), /*in_front=*/true, &message);
+      }
+      placed_.push_back(std::move(message));
+      return;
+    }
+    const std::optional<std::string> text = TextOf(message["content"]);
+    const bool first = placed_.empty();  // others may have been moved
+    if (!text.has_value() || (first ? abilities_.system : abilities_.late_system)) {
+      placed_.push_back(std::move(message));
+    } else if (!text->empty()) {
+      Move(index, *text);
+    }
+  }
+
+  Json Placed() && { return std::move(placed_); }
+
+ private:
+  void Add(const std::string& text, bool in_front, Json* message) {
+    AddText(text, in_front, &(*message)["content"]);
+    ShapeContent(abilities_, message);  // which may have had no form yet
+  }
+
+  void Move(size_t index, const std::string& text) {
+    if (at_beginning_ && abilities_.system && !placed_.empty()) {
+      Add(text, /*in_front=*/false, &placed_.back());
+    } else if (has_user_ && index < last_user_) {
+      if (!waiting_.empty()) waiting_ += kBetweenTexts;
+      waiting_ += text;
+    } else if (!placed_.empty() && HasRole(placed_.back(), "user")) {
+      Add(text, /*in_front=*/false, &placed_.back());
+    } else {
+      Json message = {{"role", "user"}, {"content", text}};
+      ShapeContent(abilities_, &message);
+      placed_.push_back(std::move(message));
+    }
+  }
+
+  const ChatAbilities& abilities_;
+  size_t last_user_;
+  bool has_user_ = false;
+  bool at_beginning_ = true;  // nothing but system messages so far
+  std::string waiting_;       // for the next message of the user
+  Json placed_ = Json::array();
+};
+
+constexpr char kUser[] = R"({"role": "user", "content": "probe-user"})";
+constexpr char kTypedUser[] = R"({"role": "user", "content": [{"type": "text", "text": "probe-user"}]})";
+constexpr char kAnswer[] = R"({"role": "assistant", "content": "probe-answer"})";
+constexpr char kSystem[] = R"({"role": "system", "content": "probe-system"})";
+constexpr char kDeveloper[] = R"({"role": "developer", "content": "probe-system"})";
+constexpr char kNobody[] = R"({"role": "probe-role", "content": "probe-system"})";
+constexpr char kResult[] = R"({"role": "tool", "tool_call_id": "probecal1", "name": "probe_tool", "content": "done"})";
+constexpr char kSecondResult[] =
+    R"({"role": "tool", "tool_call_id": "probecal2", "name": "probe_tool", "content": "done"})";
+constexpr char kTypedThought[] = R"({"role": "assistant", "content": [
+    {"type": "thinking", "thinking": "probe-thought"}, {"type": "text", "text": "probe-answer"}]})";
+// Its field has another name than that of the calls below, so that this can be found in the text.
+constexpr char kTools[] = R"([{"type": "function", "function": {
+    "name": "probe_tool", "description": "A probe.", "parameters": {
+    "type": "object", "properties": {
+    "probe_field": {"type": "string", "description": "A field."}}, "required": []}}}])";
+// There are templates that want identifiers of nine letters and digits.
+constexpr char kObjectCall[] = R"({"id": "probecal1", "type": "function",
+    "function": {"name": "probe_tool", "arguments": {"probe_key": "probe-value"}}})";
+constexpr char kTextCall[] = R"({"id": "probecal1", "type": "function",
+    "function": {"name": "probe_tool", "arguments": "{\"probe_key\": \"probe-value\"}"}})";
+constexpr char kSecondObjectCall[] = R"({"id": "probecal2", "type": "function",
+    "function": {"name": "probe_tool", "arguments": {"probe_key": "second-value"}}})";
+constexpr char kSecondTextCall[] = R"({"id": "probecal2", "type": "function",
+    "function": {"name": "probe_tool", "arguments": "{\"probe_key\": \"second-value\"}"}})";
+
+// An assistant's message that calls; `more` is further members, each with a comma before it.
+std::string Calling(absl::string_view content, absl::string_view calls, absl::string_view more = "") {
+  return absl::StrCat(R"({"role": "assistant", "content": )", content, R"(, "tool_calls": [)", calls, "]", more, "}");
+}
+
+int Count(absl::string_view text, absl::string_view word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != absl::string_view::npos; at = text.find(word, at + word.size())) ++count;
+  return count;
+}
+
+using Rendered = std::optional<std::string>;  // nothing where it failed
+
+bool Has(const Rendered& text, absl::string_view word) { return text.has_value() && absl::StrContains(*text, word); }
+
+// Whether the value is there, and not as one of an object that was printed as a whole.
+bool HasValue(const Rendered& text, absl::string_view key, absl::string_view value) {
+  return Has(text, value) && !absl::StrContains(*text, absl::StrCat("'", key, "': '", value)) &&
+         !absl::StrContains(*text, absl::StrCat("\"", key, "\": \"", value));
+}
+
+class Probe {
+ public:
+  explicit Probe(const ChatTemplate& chat_template) : template_(chat_template) {}
+
+  ChatAbilities Run() {
+    const bool text = Has(Render({kUser}), "probe-user");
+    const bool typed = HasValue(Render({kTypedUser}), "text", "probe-user");
+    if (exhausted_ || (!text && !typed)) return {};
+    abilities_.string_content = text;
+    abilities_.typed_content = typed;
+    ProbeRoles();
+    ProbeTools();
+    ProbeCalls();
+    ProbeReasoning();
+    return abilities_;
+  }
+
+ private:
+  // In the form of content that is known to be taken.
+  Rendered Render(std::initializer_list<absl::string_view> sample, bool with_tools = false,
+                  bool add_generation_prompt = true) {
+    if (exhausted_) return std::nullopt;
+    Json messages = ReadJson(absl::StrCat("[", absl::StrJoin(sample, ","), "]"));
+    if (!abilities_.string_content) {
+      for (Json& message : messages) ShapeContent(abilities_, &message);
+    }
+    Conversation conversation = {.messages = &messages};
+    if (with_tools) conversation.tools = &tools_;
+    conversation.add_generation_prompt = add_generation_prompt;
+    absl::StatusOr<MarkedText> text = template_.Render(conversation, absl::UnixEpoch());
+    if (text.ok()) return text->text();
+    exhausted_ = absl::IsResourceExhausted(text.status());
+    return std::nullopt;
+  }
+
+  // With the tools, as there are no calls without, where the template takes them.
+  Rendered RenderCall(const std::string& calling) {
+    return Render({kUser, calling, kResult}, /*with_tools=*/abilities_.tools);
+  }
+
+  // Sets what the samples tell, if none reached a limit.
+  template <typename Value>
+  void Learn(Value* ability, Value found) {
+    if (!exhausted_) *ability = found;
+  }
+
+  void ProbeRoles() {
+    Learn(&abilities_.system, Has(Render({kSystem, kUser}), "probe-system"));
+    if (Render({kUser, kAnswer, kUser}).has_value()) {
+      Learn(&abilities_.late_system, Has(Render({kUser, kAnswer, kSystem, kUser}), "probe-system"));
+    }
+    const Rendered developer = Render({kDeveloper, kUser});
+    Rendered nobody = Render({kNobody, kUser});
+    if (nobody.has_value()) nobody = absl::StrReplaceAll(*nobody, {{"probe-role", "developer"}});
+    Learn(&abilities_.developer, Has(developer, "probe-system") && developer != nobody);
+  }
+
+  void ProbeTools() { Learn(&abilities_.tools, Has(Render({kUser}, /*with_tools=*/true), "probe_tool")); }
+
+  void ProbeCalls() {
+    const Rendered object = RenderCall(Calling(R"("")", kObjectCall)), text = RenderCall(Calling(R"("")", kTextCall));
+    // An object that is printed as it is comes out as no model writes it.
+    const bool takes_object = Has(object, "probe-value") && !absl::StrContains(*object, "'probe_key'");
+    const ArgumentsForm form = takes_object               ? ArgumentsForm::kObject
+                               : Has(text, "probe-value") ? ArgumentsForm::kText
+                                                          : ArgumentsForm::kAny;
+    Learn(&abilities_.arguments, form);
+    call_ = takes_object ? kObjectCall : kTextCall;
+    const std::string two = absl::StrCat(call_, ",", takes_object ? kSecondObjectCall : kSecondTextCall);
+    const Rendered both = Render({kUser, Calling(R"("")", two), kResult, kSecondResult}, abilities_.tools);
+    Learn(&abilities_.parallel_calls, Has(both, "probe-value") && Has(both, "second-value"));
+    ProbeNull();
+  }
+
+  // Beside a call, or alone where the template writes none.
+  void ProbeNull() {
+    Rendered empty = RenderCall(Calling(R"("")", call_)), null = RenderCall(Calling("null", call_));
+    if (!empty.has_value()) {
+      empty = Render({kUser, R"({"role": "assistant", "content": ""})", kUser});
+      null = Render({kUser, R"({"role": "assistant", "content": null})", kUser});
+    }
+    if (empty.has_value()) {
+      Learn(&abilities_.null_content, null.has_value() && Count(*null, "None") <= Count(*empty, "None"));
+    }
+  }
+
+  // Most templates leave out what was thought before the user's last message, and some all that led to no call.
+  bool Reads(const char* name) {
+    const std::string thought = absl::StrCat(R"(, ")", name, R"(": "probe-thought")");
+    const std::string answer = absl::StrCat(R"({"role": "assistant", "content": "probe-answer")", thought, "}");
+    return Has(RenderCall(Calling(R"("")", call_, thought)), "probe-thought") ||
+           Has(Render({kUser, answer, kUser}), "probe-thought") ||
+           Has(Render({kUser, answer}, /*with_tools=*/false, /*add_generation_prompt=*/false), "probe-thought");
+  }
+
+  void ProbeReasoning() {
+    const std::pair<const char*, ReasoningForm> names[] = {{"reasoning_content", ReasoningForm::kReasoningContent},
+                                                           {"thinking", ReasoningForm::kThinking},
+                                                           {"reasoning", ReasoningForm::kReasoning}};
+    for (const auto& [name, form] : names) {
+      if (!Reads(name)) continue;
+      Learn(&abilities_.reasoning, form);
+      const std::string thought = absl::StrCat(R"(, ")", name, R"(": "probe-thought")");
+      if (RenderCall(Calling(R"("")", call_, thought)).has_value()) {
+        Learn(&abilities_.reasoning_with_content_and_calls,
+              RenderCall(Calling(R"("probe-answer")", call_, thought)).has_value());
+      }
+      return;
+    }
+    const Rendered parts = Render({kUser, kTypedThought}, /*with_tools=*/false, /*add_generation_prompt=*/false);
+    if (HasValue(parts, "thinking", "probe-thought")) Learn(&abilities_.reasoning, ReasoningForm::kParts);
+  }
+
+  const ChatTemplate& template_;
+  const Json tools_ = ReadJson(kTools);
+  ChatAbilities abilities_;
+  std::string call_;  // in the form that is taken
+  bool exhausted_ = false;
+};
+
+}  // namespace
+
+void ShapeContent(const ChatAbilities& abilities, Json* message) {
+  const auto content = message->find("content");
+  if (content == message->end()) return;
+  if (content->is_array() && abilities.string_content) {
+    if (std::optional<std::string> text = TextOf(*content)) *content = *std::move(text);
+  } else if (content->is_string() && !abilities.string_content && abilities.typed_content) {
+    *content = Json::array({TextPart(content->get<std::string>())});
+  }
+}
+
+Json ShapeMessages(const Json& messages, const ChatAbilities& abilities) {
+  SystemPlacement placement(abilities, messages);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Json message = messages[i];
+    if (!abilities.developer && HasRole(message, "developer")) message["role"] = "system";
+    if (HasRole(message, "assistant")) ShapeAssistant(abilities, &message);
+    ShapeContent(abilities, &message);
+    placement.Take(i, std::move(message));
+  }
+  Json placed = std::move(placement).Placed();
+  return placed.empty() ? messages : placed;  // nothing but system messages without a text
+}
+
+ChatAbilities ProbeAbilities(const ChatTemplate& chat_template) { return Probe(chat_template).Run(); }
 
 ChatFormat::Template ChatFormat::Make(absl::StatusOr<ChatTemplateSource> source, const Tokenizer& tokenizer) {
   if (!source.ok()) return {.made = source.status()};

@@ -12,45 +12,94 @@
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/gguf/gguf_file.h"
-#include "coordinator/text/chat/chat_abilities.h"
+#include "common/json/json.h"
 #include "coordinator/text/chat/chat_template.h"
 #include "coordinator/text/marked_text.h"
 #include "coordinator/text/tokenizer.h"
 
 namespace stagecoach {
 
+// How a template takes the arguments of a call.
+enum class ArgumentsForm {
+  kAny,     // it writes no calls, as far as can be seen
+  kObject,  // as an object, whether or not it takes a text too
+  kText,    // as a JSON text alone
+};
+
+// Where a template looks for what the assistant thought before it spoke.
+enum class ReasoningForm {
+  kNone,              // nowhere
+  kReasoningContent,  // reasoning_content, beside content
+  kThinking,          // thinking, beside content
+  kReasoning,         // reasoning, beside content
+  kParts,             // a part {"type": "thinking", "thinking": TEXT} at the front of content
+};
+
+// What a chat template can do. Nothing but its program says so: samples are rendered, and their text shows what became
+// of them. Defaults apply when probing learns nothing, for example because the template prints no user message.
+struct ChatAbilities {
+  bool string_content = true;  // content that is a text
+  bool typed_content = true;   // content that is a list of parts
+  bool null_content = true;    // content that is null, beside calls
+  bool system = true;          // a system message at the beginning
+  bool late_system = true;     // and one after others
+  bool developer = true;       // gives the role "developer" a meaning of its own
+  bool tools = true;           // tells the model of tools
+  bool parallel_calls = true;  // more than one call in a message
+  ArgumentsForm arguments = ArgumentsForm::kAny;
+  ReasoningForm reasoning = ReasoningForm::kNone;
+  bool reasoning_with_content_and_calls = true;  // all three in one message
+};
+
+// Renders some twenty small conversations. Reaching a limit of rendering ends the probing, so a hostile template costs
+// the time of one rendering; what is unknown then keeps its default.
+ChatAbilities ProbeAbilities(const ChatTemplate& chat_template);
+
+// The same messages in the shape that the template takes. Requires and returns what CheckMessages asks for; roles that
+// do not alternate are not mended. What the template takes as it is stays; else
+// * content     a list of text parts becomes one text, joined by newlines, or a text such a list. Other lists stay.
+// * developer   becomes `system` where it is only a word to the template.
+// * system      goes before the user's next message (at the end: after the last), an empty line between, where it would
+//               be refused or left out. Several at the beginning become one where the template takes one.
+// * arguments   become an object or a text. A text that holds no object stays.
+// * null        or absent content of an assistant becomes "", except beside calls where null is taken. Calls that are
+//               null or an empty list are removed.
+// * reasoning   (`reasoning_content`, `reasoning` or `thinking`, the first that is a text) goes where it is read. Where
+//               reasoning, content and calls are not taken together, the content follows in the same text.
+Json ShapeMessages(const Json& messages, const ChatAbilities& abilities);
+
+// The point `content`, for one message.
+void ShapeContent(const ChatAbilities& abilities, Json* message);
+
 // Immutable and thread-safe. Copies are cheap.
 class ChatFormat {
  public:
-  // Renders samples, as ProbeAbilities does. Never fails: a model whose templates cannot be used is one that cannot be
-  // talked to, but can do all else. `tokenizer`, the model's, outlives this.
+  // Renders samples, as ProbeAbilities does. Never fails: a model without a usable template can do all else.
+  // `tokenizer`, the model's, outlives this.
   ChatFormat(const ChatTemplateChoice& choice, const GgufMetadata& metadata, const Tokenizer* tokenizer);
 
-  // Why a conversation with tools, or one without, cannot be written, in words that say what can be done; OK where it
-  // can be. kNotFound: there is no template. kInvalidArgument: there is, but it does not parse.
+  // OK, or why conversations with tools, or without, cannot be written and what can be done. kNotFound: there is no
+  // template. kInvalidArgument: it does not parse.
   absl::Status usable(bool with_tools) const { return Of(with_tools).made.status(); }
 
-  // The text of a conversation that is as CheckMessages, CheckTools and CheckTemplateVariables ask for, and its tokens,
-  // with exactly one BOS token where the model wants one. Messages are in OpenAI's form, and reach the template in the
-  // shape that it takes (ShapeMessages).
+  // The text of a conversation in OpenAI's form, shaped by ShapeMessages, and its tokens, with exactly one BOS token
+  // where the model wants one. Requires what CheckMessages, CheckTools and CheckTemplateVariables ask for.
   //
-  // What messages say never becomes a control token. It can become a user-defined one: a file whose vocabulary has its
-  // chat markers as user-defined tokens (type 4) lets every client write them, as tokens of that type are taken
-  // wherever they stand.
+  // What messages say never becomes a control token. It can become a user-defined one (type 4), which is taken wherever
+  // it stands, also where a file's chat markers are of that type.
   //
-  // Errors are those of ChatTemplate::Render, and kFailedPrecondition with usable()'s message.
+  // Errors: those of ChatTemplate::Render, and kFailedPrecondition with usable()'s message.
   absl::StatusOr<MarkedText> Render(const Conversation& conversation, absl::Time now) const;
   absl::StatusOr<std::vector<TokenId>> Encode(const Conversation& conversation, absl::Time now) const;
 
-  // What the template can do. With tools, where that is the same template, they are the same abilities.
   const ChatAbilities& abilities(bool with_tools) const { return Of(with_tools).abilities; }
 
   // Texts before which an answer ends: what a built-in template writes behind each message, where the vocabulary has no
-  // token for it and so a model that goes on by itself writes it in letters. Otherwise the token that ends a message
-  // ends the answer, and there are none.
+  // token for it, so that the model writes it in letters. Otherwise none: the token that ends a message ends the
+  // answer.
   const std::vector<std::string>& answer_ends() const { return answer_ends_; }
 
-  // The template itself, in Jinja's language: what the model writes can be told from it. Empty where there is none.
+  // The template itself, from which the form of the model's output can be told. Empty where there is none.
   const std::string& source(bool with_tools) const { return Of(with_tools).source; }
 
  private:

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_CHAT_CHAT_TEMPLATE_H_
 #define STAGECOACH_COORDINATOR_TEXT_CHAT_CHAT_TEMPLATE_H_
 
-// A conversation as the text that a model was trained to continue. The model file brings the program that writes it, a
-// template in Jinja's language; another can be given in its place, or one that is built in.
+// A conversation as the text that a model was trained to continue, written by a template in Jinja's language: the model
+// file's, one that is given in its place, or a built-in one.
 
 #include <memory>
 #include <optional>
@@ -39,20 +39,18 @@ struct ChatTemplateChoice {
 // newline; it knows no tools.
 std::vector<std::string> BuiltInChatTemplates();
 
-// The template for a conversation with or without tools: the given one, else the built-in one, else of the model file
-// tokenizer.chat_template.tool_use where there are tools and it has that key, else tokenizer.chat_template. kNotFound
-// where the file has none, kInvalidArgument for an unknown built-in one and for a key that is no text; the message says
-// what can be done.
+// The given template, else the built-in one, else the model file's: tokenizer.chat_template.tool_use with tools if it
+// has that key, else tokenizer.chat_template. kNotFound: the file has none. kInvalidArgument: an unknown built-in one,
+// or a key that is no text. The message says what can be done.
 absl::StatusOr<ChatTemplateSource> ChooseChatTemplate(const ChatTemplateChoice& choice, const GgufMetadata& metadata,
                                                       bool with_tools);
 
 // What a client sends, checked where it comes in: Render trusts it. kInvalidArgument names the place,
 // "messages[2].role" (from 0), what was expected and what was found.
-//
-// A list, not empty, of objects with a `role`, a string that is not empty. `content` is a string, null, or a list of
-// parts, objects with a string `type`, and those of type "text" with a string `text`. An assistant's may be absent, and
-// what a tool gave (the roles tool, function and ipython) may be any value. What else a message has is the template's
-// affair.
+//   messages  a non-empty list of objects; whatever else they have is the template's affair
+//   role      a non-empty string
+//   content   a string, null, or a list of objects with a string `type` and, for type "text", a string `text`. An
+//             assistant's may be absent; that of a tool (the roles tool, function, ipython) may be any value.
 absl::Status CheckMessages(const Json& messages);
 // A list of objects.
 absl::Status CheckTools(const Json& tools);
@@ -64,13 +62,12 @@ struct Conversation {
   const Json* messages;               // as CheckMessages asks for
   const Json* tools = nullptr;        // as CheckTools does; nullptr, null or an empty list: none
   bool add_generation_prompt = true;  // ends where the assistant is to speak
-  // The last message is the beginning of what the assistant is to say: the text ends with its content, and there is no
-  // generation prompt.
+  // The last message begins what the assistant is to say: the text ends with its content, without a generation prompt.
   bool continue_final_message = false;
-  // Of models that can think before they answer: whether to; absent: what the template does by itself.
+  // Whether to think before the answer; absent: what the template does by itself.
   std::optional<bool> thinking;
-  // Further variables that the template knows, as CheckTemplateVariables asks for; they overwrite what `thinking` sets,
-  // under both of the names that templates have for it where one is given.
+  // Further variables, as CheckTemplateVariables asks for. One of the two names that templates have for `thinking`
+  // overwrites it under both.
   const Json* variables = nullptr;
 };
 
@@ -84,14 +81,14 @@ class ChatTemplate {
   // name, the line and the reason, when it does not parse.
   static absl::StatusOr<ChatTemplate> Parse(ChatTemplateSource source, const Tokenizer& tokenizer);
 
-  // The conversation's text, for Tokenizer::EncodeMarked. As the template's count what it wrote itself, bos_token,
-  // eos_token, and the roles where all are usual words (system, developer, user, assistant, tool, function, ipython),
-  // as some templates make control tokens of them; as the request's, all else that comes from the conversation. `now`
-  // is the moment whose date the template may write, in local time.
+  // The conversation's text, for Tokenizer::EncodeMarked. The template's are what it wrote itself, bos_token,
+  // eos_token, and the roles if all are usual words (system, developer, user, assistant, tool, function, ipython),
+  // because some templates make control tokens of them. All else is the request's. The template may write the date of
+  // `now`, in local time.
   //
-  // kInvalidArgument: the template refuses the conversation (JinjaRaised is true then), or cannot do with what is in
-  // it, or the last message is to be continued and cannot be: it is not an assistant's with a text, or calls tools, or
-  // the template does not write its end. kResourceExhausted: one of JinjaLimits. The message has the source's name.
+  // Errors, with the source's name. kInvalidArgument: the template refuses the conversation (then JinjaRaised is true)
+  // or cannot write it, or the last message cannot be continued: it is not an assistant's with a text, or calls tools,
+  // or the template does not write its end. kResourceExhausted: one of JinjaLimits.
   absl::StatusOr<MarkedText> Render(const Conversation& conversation, absl::Time now) const;
 
   const std::string& name() const { return name_; }  // the source's

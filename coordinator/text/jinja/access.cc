@@ -1,12 +1,9 @@
-#include "coordinator/text/jinja/access.h"
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
@@ -18,17 +15,14 @@ namespace stagecoach::jinja {
 namespace {
 
 Value LoopAttribute(const Loop& loop, absl::string_view name) {
-  const auto integer = [](size_t value, TextOrigin origin = TextOrigin::kTemplate) {
-    return Value(Integer{static_cast<int64_t>(value)}, origin);
-  };
   const bool running = loop.index < loop.items.size();
-  if (name == "index") return integer(loop.index + 1);
-  if (name == "index0") return integer(loop.index);
-  if (name == "revindex") return integer(loop.length - loop.index, loop.origin);
-  if (name == "revindex0") return integer(loop.length - loop.index - 1, loop.origin);
-  if (name == "length") return integer(loop.length, loop.origin);
-  if (name == "depth") return integer(1);  // of a recursive loop, which we do not have
-  if (name == "depth0") return integer(0);
+  if (name == "index") return Value::Count(loop.index + 1);
+  if (name == "index0") return Value::Count(loop.index);
+  if (name == "revindex") return Value::Count(loop.length - loop.index, loop.origin);
+  if (name == "revindex0") return Value::Count(loop.length - loop.index - 1, loop.origin);
+  if (name == "length") return Value::Count(loop.length, loop.origin);
+  if (name == "depth") return Value::Count(1);  // of a recursive loop, which we do not have
+  if (name == "depth0") return Value::Count(0);
   if (name == "first") return Value::Bool(loop.index == 0);
   if (name == "last") return Value::Bool(loop.index + 1 >= loop.length);
   if (name == "previtem" && running && loop.index > 0) return loop.items[loop.index - 1];
@@ -60,30 +54,17 @@ std::optional<size_t> PlaceOf(Integer index, size_t size) {
   return static_cast<size_t>(index);
 }
 
-// The bounds of a slice as Python takes them.
-struct SliceBounds {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t stride = 1;
-
-  size_t Count() const {
-    if (stride > 0) return begin < end ? static_cast<size_t>((end - begin - 1) / stride + 1) : 0;
-    return begin > end ? static_cast<size_t>((begin - end - 1) / -stride + 1) : 0;
-  }
-};
-
 absl::StatusOr<Integer> SlicePart(const Value& part, Integer otherwise) {
   if (part.IsNone()) return otherwise;
   Integer value = 0;
   if (part.AsInteger(&value)) return value;
-  if (part.IsUndefined()) return absl::InvalidArgumentError(UndefinedMessage(part));
-  return absl::InvalidArgumentError(absl::StrCat("a slice needs integers, not a ", TypeName(part)));
+  return Misfit("a slice needs integers, not a ", part);
 }
 
-absl::StatusOr<SliceBounds> BoundsOf(size_t size, const Value& begin, const Value& end, const Value& stride) {
-  const Integer length = static_cast<int64_t>(size);
+// The places of a slice of `length` elements.
+absl::StatusOr<IntegerRange> PlacesOf(Integer length, const Value& begin, const Value& end, const Value& stride) {
   ASSIGN_OR_RETURN(Integer step, SlicePart(stride, 1));
-  if (step == 0) return absl::InvalidArgumentError("the stride of a slice cannot be 0");
+  if (step == 0) return Invalid("the stride of a slice cannot be 0");
   step = std::clamp<Integer>(step, -length - 1, length + 1);
   const Integer lowest = step > 0 ? 0 : -1;
   const Integer highest = step > 0 ? length : length - 1;
@@ -94,27 +75,26 @@ absl::StatusOr<SliceBounds> BoundsOf(size_t size, const Value& begin, const Valu
   };
   ASSIGN_OR_RETURN(const Integer first, place(begin, step > 0 ? lowest : highest));
   ASSIGN_OR_RETURN(const Integer last, place(end, step > 0 ? highest : lowest));
-  return SliceBounds{static_cast<int64_t>(first), static_cast<int64_t>(last), static_cast<int64_t>(step)};
+  return IntegerRange{first, last, step};
 }
 
-absl::StatusOr<Value> SliceOfString(Heap& heap, const String& string, const SliceBounds& bounds) {
+absl::StatusOr<Value> SliceOfString(Heap& heap, const String& string, const IntegerRange& places) {
   RETURN_IF_ERROR(heap.budget().WorkOverBytes(string.text.size()));
-  if (bounds.stride == 1) {
-    return Characters(heap, string, static_cast<size_t>(bounds.begin),
-                      static_cast<size_t>(std::max(bounds.begin, bounds.end)));
+  if (places.stride == 1) {
+    return Characters(heap, string, static_cast<size_t>(places.begin),
+                      static_cast<size_t>(std::max(places.begin, places.end)));
   }
   Scratch counted(&heap.budget());
   RETURN_IF_ERROR(counted.Take((string.code_points + 1) * sizeof(size_t)));
   std::vector<size_t> starts;  // of the characters, and the end
   starts.reserve(string.code_points + 1);
   for (size_t i = 0; i <= string.text.size(); ++i) {
-    if (i == string.text.size() || (static_cast<uint8_t>(string.text.text()[i]) & 0xC0) != 0x80) starts.push_back(i);
+    if (i == string.text.size() || !IsContinuation(string.text.text()[i])) starts.push_back(i);
   }
   TextBuilder text(&heap.budget());
-  int64_t place = bounds.begin;
-  for (size_t count = bounds.Count(); count > 0; --count, place += bounds.stride) {
-    const size_t start = starts[static_cast<size_t>(place)];
-    RETURN_IF_ERROR(text.Append(string.text, start, starts[static_cast<size_t>(place) + 1] - start));
+  for (Integer i = 0, count = places.Count(); i < count; ++i) {
+    const auto place = static_cast<size_t>(places.begin + i * places.stride);
+    RETURN_IF_ERROR(text.Append(string.text, starts[place], starts[place + 1] - starts[place]));
   }
   return heap.NewString(&text);
 }
@@ -122,8 +102,7 @@ absl::StatusOr<Value> SliceOfString(Heap& heap, const String& string, const Slic
 }  // namespace
 
 absl::StatusOr<Value> Attribute(Heap& heap, const Value& object, const std::string& name) {
-  if (object.IsUndefined())
-    return absl::InvalidArgumentError(absl::StrCat(UndefinedMessage(object), " and has no ", ShownText(name)));
+  if (object.IsUndefined()) return Invalid(UndefinedMessage(object), " and has no ", ShownText(name));
   ASSIGN_OR_RETURN(std::optional<Value> own, OwnAttribute(heap, object, name));
   if (own.has_value()) return *std::move(own);
   if (const Dict* dict = object.AsDict()) {
@@ -133,8 +112,7 @@ absl::StatusOr<Value> Attribute(Heap& heap, const Value& object, const std::stri
 }
 
 absl::StatusOr<Value> Item(Heap& heap, const Value& object, const Value& key, const std::string* name) {
-  if (object.IsUndefined())
-    return absl::InvalidArgumentError(absl::StrCat(UndefinedMessage(object), " and has no items"));
+  if (object.IsUndefined()) return Invalid(UndefinedMessage(object), " and has no items");
   if (const Dict* dict = object.AsDict()) {
     const absl::StatusOr<std::string> dict_key = DictKey(heap, key);
     if (absl::IsResourceExhausted(dict_key.status())) return dict_key.status();
@@ -163,21 +141,22 @@ absl::StatusOr<Value> Item(Heap& heap, const Value& object, const Value& key, co
 absl::StatusOr<Value> Slice(Heap& heap, const Value& object, const Value& begin, const Value& end,
                             const Value& stride) {
   if (const String* string = object.AsString()) {
-    ASSIGN_OR_RETURN(const SliceBounds bounds, BoundsOf(string->code_points, begin, end, stride));
-    return SliceOfString(heap, *string, bounds);
+    ASSIGN_OR_RETURN(const IntegerRange places, PlacesOf(string->code_points, begin, end, stride));
+    return SliceOfString(heap, *string, places);
   }
   const List* list = object.AsList();
   if (list == nullptr || list->kind > List::Kind::kRange) {
-    if (object.IsUndefined()) return absl::InvalidArgumentError(UndefinedMessage(object));
-    return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(object), " has no slices"));
+    return Invalid(object.IsUndefined() ? UndefinedMessage(object)
+                                        : absl::StrCat("a ", TypeName(object), " has no slices"));
   }
-  ASSIGN_OR_RETURN(const SliceBounds bounds, BoundsOf(list->items.size(), begin, end, stride));
+  ASSIGN_OR_RETURN(const IntegerRange places, PlacesOf(list->items.size(), begin, end, stride));
+  const auto count = static_cast<size_t>(places.Count());
   Items items = heap.NewItems();
-  RETURN_IF_ERROR(items.Reserve(bounds.Count()));
-  RETURN_IF_ERROR(heap.budget().Work(bounds.Count()));
-  int64_t place = bounds.begin;
-  for (size_t count = bounds.Count(); count > 0; --count, place += bounds.stride)
-    RETURN_IF_ERROR(items.Add(list->items[static_cast<size_t>(place)]));
+  RETURN_IF_ERROR(items.Reserve(count));
+  RETURN_IF_ERROR(heap.budget().Work(count));
+  for (size_t i = 0; i < count; ++i) {
+    RETURN_IF_ERROR(items.Add(list->items[static_cast<size_t>(places.begin + Integer{i} * places.stride)]));
+  }
   return heap.NewList(list->kind == List::Kind::kRange ? List::Kind::kList : list->kind, list->origin,
                       std::move(items));
 }
@@ -191,12 +170,9 @@ absl::StatusOr<Value> AttributePath(Heap& heap, const Value& object, const Value
     int64_t index = 0;
     const bool is_index =
         !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-    Value key;
-    if (is_index && absl::SimpleAtoi(name, &index)) {
-      key = Value(Integer{index}, TextOrigin::kTemplate);
-    } else {
-      ASSIGN_OR_RETURN(key, heap.NewString(name, TextOrigin::kTemplate));
-    }
+    ASSIGN_OR_RETURN(const Value key, is_index&& absl::SimpleAtoi(name, &index)
+                                          ? Value(Integer{index}, TextOrigin::kTemplate)
+                                          : heap.NewString(name, TextOrigin::kTemplate));
     ASSIGN_OR_RETURN(value, Item(heap, value, key, nullptr));
   }
   return value;
@@ -219,25 +195,24 @@ absl::StatusOr<Items> Iterate(Heap& heap, const Value& iterable) {
     RETURN_IF_ERROR(items.Reserve(string->code_points));
     for (size_t begin = 0; begin < string->text.size();) {
       size_t end = begin + 1;
-      while (end < string->text.size() && (static_cast<uint8_t>(string->text.text()[end]) & 0xC0) == 0x80) ++end;
-      ASSIGN_OR_RETURN(Value character, heap.NewString(string->text, begin, end - begin));
-      RETURN_IF_ERROR(items.Add(std::move(character)));
+      while (end < string->text.size() && IsContinuation(string->text.text()[end])) ++end;
+      RETURN_IF_ERROR(items.Add(heap.NewString(string->text, begin, end - begin)));
       begin = end;
     }
     return items;
   }
   if (iterable.IsUndefined()) return items;
-  return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(iterable), " is not iterable"));
+  return Invalid("a ", TypeName(iterable), " is not iterable");
 }
 
 absl::StatusOr<Integer> Length(const Value& value) {
-  if (const String* string = value.AsString()) return static_cast<int64_t>(string->code_points);
-  if (const Dict* dict = value.AsDict()) return static_cast<int64_t>(dict->entries().size());
+  if (const String* string = value.AsString()) return string->code_points;
+  if (const Dict* dict = value.AsDict()) return dict->entries().size();
   const List* list = value.AsList();
-  if (list != nullptr && list->kind != List::Kind::kGenerator) return static_cast<int64_t>(list->items.size());
-  if (const Loop* loop = value.AsLoop()) return static_cast<int64_t>(loop->length);
+  if (list != nullptr && list->kind != List::Kind::kGenerator) return list->items.size();
+  if (const Loop* loop = value.AsLoop()) return loop->length;
   if (value.IsUndefined()) return 0;
-  return absl::InvalidArgumentError(absl::StrCat("a ", TypeName(value), " has no length"));
+  return Invalid("a ", TypeName(value), " has no length");
 }
 
 absl::StatusOr<Value> Characters(Heap& heap, const String& string, size_t begin, size_t end) {

@@ -1,11 +1,11 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_JINJA_AST_H_
 #define STAGECOACH_COORDINATOR_TEXT_JINJA_AST_H_
 
-// A parsed template. What may be as long as a template is lies flat here (the terms of a sum, the steps of `a.b[c] |
-// d`, branches), so that nothing is nested deeper than the parser lets a template nest, and walking or freeing it needs
-// no more stack than that.
+// A parsed template. What may be as long as a template is flat (the terms of a sum, the steps of `a.b[c] | d`,
+// branches), so walking or freeing it needs no more stack than the nesting that the parser allows.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -22,6 +22,8 @@ using ExpressionPtr = std::unique_ptr<Expression>;
 using Symbol = int;
 
 enum class ArithmeticOperator { kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kRemainder, kPower };
+enum class TextOperator { kConcatenate };
+enum class LogicOperator { kAnd, kOr };
 enum class Comparator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
 
 struct Literal {
@@ -41,37 +43,21 @@ struct DictDisplay {
   std::vector<std::pair<ExpressionPtr, ExpressionPtr>> entries;
 };
 
-struct Sign {
-  bool negative = false;
+struct Unary {
+  enum class Operator { kPlus, kMinus, kNot };
+  Operator op = Operator::kPlus;
   ExpressionPtr operand;
 };
 
-struct Negation {
-  ExpressionPtr operand;
-};
-
-// From left to right.
-struct Arithmetic {
+template <typename Operator>
+struct Operation {
   ExpressionPtr first;
-  std::vector<std::pair<ArithmeticOperator, ExpressionPtr>> rest;
+  std::vector<std::pair<Operator, ExpressionPtr>> rest;  // each with what is before its operand
 };
-
-// a ~ b ~ c
-struct Concatenation {
-  std::vector<ExpressionPtr> parts;
-};
-
-// a < b < c: true when each neighbours' comparison is.
-struct Comparison {
-  ExpressionPtr first;
-  std::vector<std::pair<Comparator, ExpressionPtr>> rest;
-};
-
-// a and b and c, a or b or c
-struct Logic {
-  bool is_and = false;
-  std::vector<ExpressionPtr> operands;
-};
+using Arithmetic = Operation<ArithmeticOperator>;  // from left to right
+using Concatenation = Operation<TextOperator>;     // a ~ b ~ c
+using Comparison = Operation<Comparator>;          // a < b < c: true when each neighbours' comparison is
+using Logic = Operation<LogicOperator>;            // a and b and c, a or b or c: of one kind
 
 struct Conditional {
   ExpressionPtr condition;
@@ -104,7 +90,7 @@ struct Chain {
 
 struct Expression {
   int line = 0;
-  std::variant<Literal, Name, ListDisplay, DictDisplay, Sign, Negation, Arithmetic, Concatenation, Comparison, Logic,
+  std::variant<Literal, Name, ListDisplay, DictDisplay, Unary, Arithmetic, Concatenation, Comparison, Logic,
                Conditional, Chain>
       form;
 };
@@ -145,8 +131,9 @@ struct Set {
   ExpressionPtr value;
 };
 
-struct SetBlock {
-  Target target;
+// {% set target | filters %} and {% filter filters %}: what becomes of the text of a body.
+struct TextBlock {
+  std::optional<Target> target;  // absent: it is printed
   std::vector<Step> filters;
   Body body;
 };
@@ -169,29 +156,21 @@ struct CallBlock {
   ExpressionPtr call;  // a Chain whose last step is the call
 };
 
-struct FilterBlock {
-  std::vector<Step> filters;
-  Body body;
-};
-
+// A scope of its own: `with`, and `generation`, which sets nothing.
 struct With {
   std::vector<std::pair<Target, ExpressionPtr>> variables;
   Body body;
 };
 
-// A scope of its own: `generation`.
-struct Block {
-  Body body;
+struct LoopControl {
+  bool is_break = false;  // else `continue`
 };
 
-struct Break {};
-struct Continue {};
+using StatementForm = std::variant<Text, Print, If, For, Set, TextBlock, MacroDefinition, CallBlock, With, LoopControl>;
 
 struct Statement {
   int line = 0;
-  std::variant<Text, Print, If, For, Set, SetBlock, MacroDefinition, CallBlock, FilterBlock, With, Block, Break,
-               Continue>
-      form;
+  StatementForm form;
 };
 
 struct Program {
@@ -199,6 +178,18 @@ struct Program {
   Symbol loop = 0;                 // "loop"
   Symbol caller = 0;               // "caller"
   Body body;
+};
+
+// Another value of a counter, such as how deep a walk over the tree is, for as long as it lives.
+class Temporarily {
+ public:
+  Temporarily(int* counter, int value) : counter_(*counter), before_(*counter) { *counter = value; }
+  Temporarily(const Temporarily&) = delete;
+  ~Temporarily() { counter_ = before_; }
+
+ private:
+  int& counter_;
+  const int before_;
 };
 
 }  // namespace stagecoach::jinja

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_JINJA_BUILTINS_H_
 #define STAGECOACH_COORDINATOR_TEXT_JINJA_BUILTINS_H_
 
-// Filters, tests, functions and methods: one table for each, all of functions of one form.
+// Filters, tests, functions and methods: tables of functions of one form.
 
 #include <string>
 #include <utility>
@@ -38,15 +38,21 @@ struct Call {
   }
   // Whether the argument is there and not none.
   bool IsSet(size_t parameter) const { return Has(parameter) && !Get(parameter).IsNone(); }
-  // InvalidArgument when it is no integer.
+  // InvalidArgument when it is there and no integer.
   absl::StatusOr<Integer> IntegerOr(size_t parameter, Integer otherwise) const;
-  // The argument as a string; InvalidArgument when it is none.
+  // The argument as a string; InvalidArgument when it is no string.
   absl::StatusOr<const String*> StringOf(size_t parameter) const;
+  // The same, and null when the argument is missing or none.
+  absl::StatusOr<const String*> StringIfSet(size_t parameter) const {
+    return IsSet(parameter) ? StringOf(parameter) : nullptr;
+  }
 };
 
 struct Builtin {
+  enum class Kind { kFilter, kTest, kFunction, kStringMethod, kListMethod, kDictMethod, kLoopMethod };
   static constexpr int kAnyArguments = -1;
 
+  Kind kind;
   const char* name;
   absl::StatusOr<Value> (*run)(const Call& call);
   int required = 0;  // of the parameters, the first so many; kAnyArguments: `run` looks at them itself
@@ -54,31 +60,25 @@ struct Builtin {
 };
 
 // Null when there is none of this name.
-const Builtin* FindFilter(absl::string_view name);
-const Builtin* FindTest(absl::string_view name);
-const Builtin* FindFunction(absl::string_view name);
+const Builtin* FindBuiltin(Builtin::Kind kind, absl::string_view name);
 // Of a value's type.
 const Builtin* FindMethod(const Value& self, absl::string_view name);
 
-// The names of a table in alphabetical order, for messages.
-std::string FilterNames();
-std::string TestNames();
+// InvalidArgument for a filter or test that FindBuiltin does not find: "unknown filter 'x'; there are ...".
+absl::Status UnknownBuiltin(Builtin::Kind kind, absl::string_view name);
 
 // Binds the arguments to the builtin's parameters and runs it. InvalidArgument where they do not fit.
 absl::StatusOr<Value> RunBuiltin(const Builtin& builtin, Heap& heap, absl::Time now, const Value& self,
                                  const Arguments& arguments);
 
-// The tables, each in a file of its own.
-absl::Span<const Builtin> TextFilters();
-absl::Span<const Builtin> ListFilters();
-absl::Span<const Builtin> ValueFilters();
-absl::Span<const Builtin> SelectingFilters();
-absl::Span<const Builtin> ValueTests();
-absl::Span<const Builtin> Functions();
-absl::Span<const Builtin> StringMethods();
-absl::Span<const Builtin> ListMethods();
-absl::Span<const Builtin> DictMethods();
-absl::Span<const Builtin> LoopMethods();
+// What raise_exception(message) ends a rendering with: JinjaRaised knows it, and it keeps its text when lines are put
+// before others'.
+absl::Status RaisedError(absl::string_view message);
+
+// The tables of other files.
+std::vector<Builtin> StringBuiltins();
+std::vector<Builtin> ContainerBuiltins();
+std::vector<Builtin> ValueBuiltins();
 
 }  // namespace stagecoach::jinja
 

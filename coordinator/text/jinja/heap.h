@@ -19,9 +19,8 @@ namespace stagecoach::jinja {
 
 // Counts a rendering's work and memory against its limits. Every error is ResourceExhausted and names the limit.
 //
-// Memory is counted before it is taken, with the room that containers keep for more and with the copy that they make
-// when they grow: what a rendering has of the system's is never more than the limit, but for some 100 KiB of what is
-// not worth counting. Work is counted for all that takes time with the size of a value.
+// Memory is counted before it is taken, with spare capacity and with the copy that growing makes: a rendering never
+// holds more than the limit and some 100 KiB. Work is counted for all that takes time with the size of a value.
 class Budget {
  public:
   explicit Budget(const JinjaLimits& limits)
@@ -115,6 +114,7 @@ class Items {
     values_.push_back(std::move(value));
     return absl::OkStatus();
   }
+  absl::Status Add(absl::StatusOr<Value> value) { return value.ok() ? Add(*std::move(value)) : value.status(); }
   absl::Status AddAll(const std::vector<Value>& values);
 
   size_t size() const { return values_.size(); }
@@ -162,9 +162,8 @@ class TextBuilder {
   size_t taken_bytes_ = 0;                 // of both
 };
 
-// Owns lists, dicts and the other objects until the rendering ends, so that values may refer to each other in any way:
-// they are given back one by one, however deeply they lie in each other. Strings, which refer to nothing, go with their
-// last value.
+// Owns lists, dicts and the other objects until the rendering ends, then frees them one by one, however deeply they
+// refer to each other. Strings, which refer to nothing, go with their last value.
 class Heap {
  public:
   explicit Heap(const JinjaLimits& limits) : budget_(limits) {}
@@ -207,6 +206,16 @@ class Heap {
 
 // The bytes of memory that a string of this text is counted as.
 size_t StringBytes(const MarkedText& text);
+
+// The names of keys from a variable on, to something that counts as the template's: {"messages", "role"}.
+using KeyPath = std::vector<absl::string_view>;
+
+// The paths of `paths` that lead through `key`, without it.
+std::vector<KeyPath> PathsThrough(const std::vector<KeyPath>& paths, absl::string_view key);
+
+// A JSON value as a template sees it: the request's, but for what `paths` lead to (an empty path: to the value itself).
+// ResourceExhausted when it is nested too deep or too large.
+absl::StatusOr<Value> ValueOfJson(Heap& heap, const Json& json, const std::vector<KeyPath>& paths, int depth);
 
 }  // namespace stagecoach::jinja
 

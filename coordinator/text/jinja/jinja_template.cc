@@ -5,8 +5,8 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "coordinator/text/jinja/builtins.h"
 #include "coordinator/text/jinja/parser.h"
-#include "coordinator/text/jinja/raised.h"
 #include "coordinator/text/jinja/renderer.h"
 
 namespace stagecoach {
@@ -42,10 +42,7 @@ absl::StatusOr<MarkedText> JinjaTemplate::Render(const Json& variables,
     const jinja::KeyPath path = absl::StrSplit(names, '.');
     template_paths.push_back(path);
   }
-  jinja::Renderer renderer(*program_, limits, now);
-  for (const auto& [name, value] : variables.items())
-    RETURN_IF_ERROR(renderer.SetVariable(name, value, template_paths));
-  return renderer.Run();
+  return jinja::RenderProgram(*program_, variables, template_paths, now, limits);
 }
 
 }  // namespace stagecoach

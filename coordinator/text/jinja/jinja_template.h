@@ -2,11 +2,9 @@
 #define STAGECOACH_COORDINATOR_TEXT_JINJA_JINJA_TEMPLATE_H_
 
 // Chat templates: the part of Jinja that model files carry, as Hugging Face's transformers sets it up (trim_blocks,
-// lstrip_blocks, loop controls, `generation`, tojson without HTML escapes, raise_exception, strftime_now), and lists
-// that can be changed.
-//
-// A template is a program of whoever made the model file, and its variables are a client's. Neither can do more than
-// fail: nothing is reachable from a template but its variables, and time, memory, depth and output are bounded.
+// lstrip_blocks, loop controls, `generation`, tojson without HTML escapes, raise_exception, strftime_now, lists that
+// can be changed). Neither a hostile template nor hostile variables can do more than fail: a template reaches nothing
+// but its variables, and time, memory, depth and output are bounded.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,21 +36,17 @@ struct JinjaLimits {
 // Immutable once parsed: any number of threads may render at the same time. A copy shares the program.
 class JinjaTemplate {
  public:
-  // InvalidArgument "line 12: unknown filter 'foo'; ..." when the source is no template, or uses what we do not have:
-  // what is not found here fails no rendering later. Lines are counted from 1. Statements and expressions may be nested
-  // 64 deep.
+  // InvalidArgument "line 12: unknown filter 'foo'; ..." (lines from 1) when the source is no template, or uses what we
+  // do not have outside of conditions. Statements and expressions may be nested 64 deep.
   static absl::StatusOr<JinjaTemplate> Parse(absl::string_view source);
 
-  // `variables` is an object. Every string (and number) within counts as the request's, but for those that
-  // `template_variables` names: "bos_token" the variable, and "messages.role" the key `role` of the elements of the
-  // list `messages`, which is for values that the caller chooses and no client (lists are passed through; a name covers
-  // everything below it). What is computed from anything of the request counts as the request's.
+  // `variables` is an object. Every string and number within counts as the request's, and so does what is computed from
+  // it, except for values that the caller chooses and names in `template_variables`: "bos_token" the variable,
+  // "messages.role" the key `role` of the elements of the list `messages`. A name covers everything below it.
+  // strftime_now formats `now`, in local time.
   //
-  // `now` is what strftime_now formats, in local time.
-  //
-  // InvalidArgument: the template called raise_exception (the message is its text alone, and JinjaRaised is true), or
-  // it uses a value as that cannot be used ("line 12: ..."). ResourceExhausted: a limit. Then nothing of the output is
-  // given.
+  // Errors, without any output. InvalidArgument: the template called raise_exception (the message is its text alone,
+  // and JinjaRaised is true), or a value cannot be used as it is ("line 12: ..."). ResourceExhausted: a limit.
   absl::StatusOr<MarkedText> Render(const Json& variables, absl::Span<const absl::string_view> template_variables,
                                     absl::Time now, const JinjaLimits& limits = {}) const;
 

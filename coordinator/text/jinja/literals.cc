@@ -34,15 +34,8 @@ size_t DigitsEnd(absl::string_view text, size_t begin, int base) {
 
 int BaseOfPrefix(absl::string_view text) {
   if (text.size() < 2 || text[0] != '0') return 10;
-  switch (text[1]) {
-    case 'x':
-    case 'X': return 16;
-    case 'o':
-    case 'O': return 8;
-    case 'b':
-    case 'B': return 2;
-    default: return 10;
-  }
+  const char kind = absl::ascii_tolower(static_cast<unsigned char>(text[1]));
+  return kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
 }
 
 std::string WithoutUnderscores(absl::string_view text) {
@@ -88,20 +81,11 @@ uint32_t OctalAt(absl::string_view text, size_t* position) {
   return value;
 }
 
+// What \c stands for; 0 when it is no escape of one character.
 char SimpleEscape(char c) {
-  switch (c) {
-    case 'a': return '\a';
-    case 'b': return '\b';
-    case 'f': return '\f';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    case 'v': return '\v';
-    case '\\':
-    case '\'':
-    case '"': return c;
-    default: return 0;
-  }
+  constexpr absl::string_view kEscapes = R"(abfnrtv\'")", kCharacters = "\a\b\f\n\r\t\v\\'\"";
+  const size_t place = kEscapes.find(c);
+  return place == absl::string_view::npos ? 0 : kCharacters[place];
 }
 
 }  // namespace
@@ -176,8 +160,8 @@ absl::StatusOr<std::string> Unescaped(absl::string_view text) {
       const size_t digits = kind == 'x' ? 2 : kind == 'u' ? 4 : 8;
       const std::optional<uint32_t> code_point = HexAt(text, i, digits);
       if (!code_point.has_value() || *code_point > 0x10FFFF) {
-        return absl::InvalidArgumentError(absl::StrCat("the escape '\\", std::string(1, kind), "' needs ", digits,
-                                                       " hexadecimal digits of a character"));
+        return Invalid("the escape '\\", std::string(1, kind), "' needs ", digits,
+                       " hexadecimal digits of a character");
       }
       const bool surrogate = *code_point >= 0xD800 && *code_point < 0xE000;
       AppendUtf8(surrogate ? kReplacementCharacter : *code_point, &unescaped);
@@ -186,7 +170,7 @@ absl::StatusOr<std::string> Unescaped(absl::string_view text) {
       --i;
       AppendUtf8(OctalAt(text, &i), &unescaped);
     } else if (kind == 'N') {
-      return absl::InvalidArgumentError("the escape '\\N' is not supported");
+      return Invalid("the escape '\\N' is not supported");
     } else if (kind != '\n') {  // a line that goes on is one line
       unescaped.append({'\\', kind});
     }
@@ -194,17 +178,18 @@ absl::StatusOr<std::string> Unescaped(absl::string_view text) {
   return unescaped;
 }
 
-std::string IntegerText(Integer value) {
+std::string IntegerDigits(Integer value, unsigned base) {
   std::string digits;
   unsigned __int128 rest = value < 0 ? -static_cast<unsigned __int128>(value) : static_cast<unsigned __int128>(value);
   do {
-    digits.push_back(static_cast<char>('0' + static_cast<int>(rest % 10)));
-    rest /= 10;
+    digits.push_back("0123456789abcdef"[static_cast<size_t>(rest % base)]);
+    rest /= base;
   } while (rest != 0);
-  if (value < 0) digits.push_back('-');
   std::reverse(digits.begin(), digits.end());
   return digits;
 }
+
+std::string IntegerText(Integer value) { return absl::StrCat(value < 0 ? "-" : "", IntegerDigits(value, 10)); }
 
 std::string FloatText(double value) {
   if (std::isnan(value)) return "nan";

@@ -28,6 +28,8 @@ std::optional<double> FloatOfText(absl::string_view text);
 // What is between the quotes of a string literal. InvalidArgument for an escape that is none.
 absl::StatusOr<std::string> Unescaped(absl::string_view text);
 
+// Without the sign; bases up to 16.
+std::string IntegerDigits(Integer value, unsigned base);
 // repr(): "5", "5.0", "1e-07".
 std::string IntegerText(Integer value);
 std::string FloatText(double value);

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "coordinator/text/jinja/ast.h"
+#include "coordinator/text/jinja/builtins.h"
 #include "coordinator/text/jinja/lexer.h"
 
 namespace stagecoach::jinja {
@@ -29,17 +30,6 @@ class Parser {
  private:
   static constexpr int kMaxDepth = 64;
 
-  // One more level of the template's nesting for as long as it lives.
-  class Level {
-   public:
-    explicit Level(Parser* parser) : parser_(*parser) { ++parser_.depth_; }
-    Level(const Level&) = delete;
-    ~Level() { --parser_.depth_; }
-
-   private:
-    Parser& parser_;
-  };
-
   // parser.cc: expressions
   absl::StatusOr<ExpressionPtr> ParseExpression();                  // a if b else c
   absl::StatusOr<ExpressionPtr> ParseTuple(bool with_conditional);  // a, b
@@ -51,17 +41,18 @@ class Parser {
   absl::StatusOr<ExpressionPtr> ParseConcatenation();
   absl::StatusOr<ExpressionPtr> ParseProduct();
   absl::StatusOr<ExpressionPtr> ParsePower();
+  absl::StatusOr<ExpressionPtr> ParseOperand() { return ParseUnary(/*with_filters=*/true); }
   absl::StatusOr<ExpressionPtr> ParseUnary(bool with_filters);
   absl::StatusOr<ExpressionPtr> ParsePrimary();
   absl::StatusOr<ExpressionPtr> ParseParenthesis();
   absl::StatusOr<ExpressionPtr> ParseList();
   absl::StatusOr<ExpressionPtr> ParseDict();
-  absl::StatusOr<ExpressionPtr> ParseArithmetic(
-      absl::StatusOr<ExpressionPtr> (Parser::*operand)(),
-      absl::Span<const std::pair<absl::string_view, ArithmeticOperator>> operators);
-  absl::StatusOr<ExpressionPtr> ParseLogic(bool is_and, absl::StatusOr<ExpressionPtr> (Parser::*operand)());
-
-  // parser_steps.cc: what follows a value
+  // Operands with operators of one precedence between them.
+  template <typename Operator>
+  absl::StatusOr<ExpressionPtr> ParseOperation(absl::StatusOr<ExpressionPtr> (Parser::*operand)(),
+                                               absl::Span<const std::pair<absl::string_view, Operator>> operators);
+  // A value with what follows it.
+  absl::StatusOr<ExpressionPtr> ParseChain(int line, ExpressionPtr base, bool with_filters);
   absl::Status ParseSteps(bool with_filters, std::vector<Step>* steps);
   absl::Status ParseAttribute(Step* step);
   absl::Status ParseSubscript(Step* step);
@@ -77,20 +68,20 @@ class Parser {
   // parser_statements.cc
   // Everything up to a tag whose name is in `ends`; the name is the next token then. At the top level: up to the
   // template's end.
-  absl::StatusOr<Body> ParseBody(absl::Span<const absl::string_view> ends, absl::string_view opened_by, int opened_at);
-  absl::StatusOr<Body> ParseBlockBody(absl::Span<const absl::string_view> ends, absl::string_view opened_by,
-                                      int opened_at);
-  absl::Status ParseTag(Body* body);
-  absl::Status ParseIf(Statement* statement);
-  absl::Status ParseFor(Statement* statement);
-  absl::Status ParseSet(Statement* statement);
-  absl::Status ParseMacro(Statement* statement);
+  absl::StatusOr<Body> ParseBody(absl::Span<const absl::string_view> ends, const Token& opened_by);
+  absl::StatusOr<Body> ParseBlockBody(absl::Span<const absl::string_view> ends, const Token& opened_by);
+  absl::StatusOr<StatementForm> ParseTag();
+  // The statement that `name` begins, up to its last tag's end.
+  absl::StatusOr<StatementForm> ParseIf(const Token& name);
+  absl::StatusOr<StatementForm> ParseFor(const Token& name);
+  absl::StatusOr<StatementForm> ParseSet(const Token& name);
+  absl::StatusOr<StatementForm> ParseMacro(const Token& name);
+  absl::StatusOr<StatementForm> ParseCallBlock(const Token& name);
+  absl::StatusOr<StatementForm> ParseFilterBlock(const Token& name);
+  absl::StatusOr<StatementForm> ParseWith(const Token& name);
+  absl::StatusOr<StatementForm> ParseGeneration(const Token& name);
+  absl::StatusOr<StatementForm> ParseLoopControl(const Token& name);
   absl::Status ParseMacroParameters(MacroDefinition* macro);
-  absl::Status ParseCallBlock(Statement* statement);
-  absl::Status ParseFilterBlock(Statement* statement);
-  absl::Status ParseWith(Statement* statement);
-  absl::Status ParseGeneration(Statement* statement);
-  absl::Status ParseLoopControl(Statement* statement);
   absl::StatusOr<Target> ParseTarget(bool with_attribute);
   absl::StatusOr<Target> ParseSingleTarget();
   absl::StatusOr<Symbol> ParseVariableName(std::string* name);
@@ -106,7 +97,8 @@ class Parser {
   }
   absl::Status Unexpected(absl::string_view where) const;
   absl::Status CheckDepth(int more = 0) const;
-  void NoteUnknown(absl::string_view what, absl::string_view name, absl::string_view known);
+  // The filter or test; null, and an error to come, when there is none of this name.
+  const Builtin* FindOrNote(Builtin::Kind kind, absl::string_view name);
   Symbol SymbolOf(absl::string_view name);
 
   std::vector<Token> tokens_;

@@ -18,24 +18,11 @@ bool IsIn(absl::string_view name, absl::Span<const absl::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Sets a counter to another value for as long as it lives.
-class Temporarily {
- public:
-  Temporarily(int* counter, int value) : counter_(*counter), before_(*counter) { *counter = value; }
-  Temporarily(const Temporarily&) = delete;
-  ~Temporarily() { counter_ = before_; }
-
- private:
-  int& counter_;
-  const int before_;
-};
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Program>> ParseTemplate(absl::string_view source) {
   if (source.size() > kMaxSourceBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the template has ", source.size(), " bytes, at most ", kMaxSourceBytes));
+    return Invalid("the template has ", source.size(), " bytes, at most ", kMaxSourceBytes);
   }
   std::string valid;
   if (AppendWholeUtf8(source, &valid) < source.size()) AppendUtf8(kReplacementCharacter, &valid);
@@ -46,7 +33,7 @@ absl::StatusOr<std::shared_ptr<const Program>> ParseTemplate(absl::string_view s
 absl::StatusOr<std::shared_ptr<const Program>> Parser::Run() {
   program_->loop = SymbolOf("loop");
   program_->caller = SymbolOf("caller");
-  ASSIGN_OR_RETURN(program_->body, ParseBody({}, "", 0));
+  ASSIGN_OR_RETURN(program_->body, ParseBody({}, Token{}));
   if (!unknown_.empty()) return unknown_.front();
   return program_;
 }
@@ -86,10 +73,11 @@ absl::Status Parser::CheckDepth(int more) const {
   return ErrorAt(Current().line, absl::StrCat("nested more than ", kMaxDepth, " levels deep"));
 }
 
-void Parser::NoteUnknown(absl::string_view what, absl::string_view name, absl::string_view known) {
-  if (conditions_ > 0 || !unknown_.empty()) return;
-  unknown_.push_back(
-      ErrorAt(Current().line, absl::StrCat("unknown ", what, " ", ShownText(name), "; there are ", known)));
+const Builtin* Parser::FindOrNote(Builtin::Kind kind, absl::string_view name) {
+  const Builtin* builtin = FindBuiltin(kind, name);
+  if (builtin == nullptr && conditions_ == 0 && unknown_.empty())
+    unknown_.push_back(ErrorAt(Current().line, UnknownBuiltin(kind, name).message()));
+  return builtin;
 }
 
 Symbol Parser::SymbolOf(absl::string_view name) {
@@ -98,9 +86,8 @@ Symbol Parser::SymbolOf(absl::string_view name) {
   return entry->second;
 }
 
-absl::StatusOr<Body> Parser::ParseBody(absl::Span<const absl::string_view> ends, absl::string_view opened_by,
-                                       int opened_at) {
-  const Level level(this);
+absl::StatusOr<Body> Parser::ParseBody(absl::Span<const absl::string_view> ends, const Token& opened_by) {
+  const Temporarily deeper(&depth_, depth_ + 1);
   RETURN_IF_ERROR(CheckDepth());
   Body body;
   while (Current().kind != Kind::kEnd) {
@@ -110,34 +97,36 @@ absl::StatusOr<Body> Parser::ParseBody(absl::Span<const absl::string_view> ends,
     if (token.kind == Kind::kText) {
       MarkedText text(token.text, TextOrigin::kTemplate);
       statement.form = Text{Value(std::make_shared<const String>(std::move(text), nullptr))};
-      body.push_back(std::move(statement));
     } else if (token.kind == Kind::kVariableBegin) {
       ASSIGN_OR_RETURN(ExpressionPtr value, ParseTuple(/*with_conditional=*/true));
       RETURN_IF_ERROR(Expect(Kind::kVariableEnd, "}}", "after the expression"));
       statement.form = Print{std::move(value)};
-      body.push_back(std::move(statement));
     } else {
       if (Current().kind == Kind::kName && IsIn(Current().text, ends)) return body;
-      RETURN_IF_ERROR(ParseTag(&body));
+      statement.line = Current().line;
+      ASSIGN_OR_RETURN(statement.form, ParseTag());
       RETURN_IF_ERROR(Expect(Kind::kBlockEnd, "%}", "after the statement"));
     }
+    body.push_back(std::move(statement));
   }
   if (ends.empty()) return body;
-  return ErrorAt(opened_at, absl::StrCat("'", opened_by, "' has no '", ends.back(), "'"));
+  return ErrorAt(opened_by.line, absl::StrCat("'", opened_by.text, "' has no '", ends.back(), "'"));
 }
 
-// The rest of a tag that opens a block, and the block. Python's colon may stand at the tag's end.
-absl::StatusOr<Body> Parser::ParseBlockBody(absl::Span<const absl::string_view> ends, absl::string_view opened_by,
-                                            int opened_at) {
+// The rest of a tag that opens a block, and the block, with its end where there is one end alone. Python's colon may
+// stand at the tag's end.
+absl::StatusOr<Body> Parser::ParseBlockBody(absl::Span<const absl::string_view> ends, const Token& opened_by) {
   SkipOperator(":");
-  RETURN_IF_ERROR(Expect(Kind::kBlockEnd, "%}", absl::StrCat("at the end of '", opened_by, "'")));
-  return ParseBody(ends, opened_by, opened_at);
+  RETURN_IF_ERROR(Expect(Kind::kBlockEnd, "%}", absl::StrCat("at the end of '", opened_by.text, "'")));
+  ASSIGN_OR_RETURN(Body body, ParseBody(ends, opened_by));
+  if (ends.size() == 1) Take();
+  return body;
 }
 
-absl::Status Parser::ParseTag(Body* body) {
+absl::StatusOr<StatementForm> Parser::ParseTag() {
   struct Tag {
     absl::string_view name;
-    absl::Status (Parser::*parse)(Statement*);
+    absl::StatusOr<StatementForm> (Parser::*parse)(const Token&);
   };
   static constexpr Tag kTags[] = {{"break", &Parser::ParseLoopControl},
                                   {"call", &Parser::ParseCallBlock},
@@ -149,39 +138,34 @@ absl::Status Parser::ParseTag(Body* body) {
                                   {"macro", &Parser::ParseMacro},
                                   {"set", &Parser::ParseSet},
                                   {"with", &Parser::ParseWith}};
-  Statement statement;
-  statement.line = Current().line;
   if (Current().kind != Kind::kName) return Unexpected("where the name of a statement belongs");
+  const Token name = Take();
   for (const Tag& tag : kTags) {
-    if (tag.name != Current().text) continue;
-    if (tag.parse != &Parser::ParseLoopControl) Take();
-    RETURN_IF_ERROR((this->*tag.parse)(&statement));
-    body->push_back(std::move(statement));
-    return absl::OkStatus();
+    if (tag.name == name.text) return (this->*tag.parse)(name);
   }
   const std::string known =
       absl::StrJoin(kTags, ", ", [](std::string* out, const Tag& tag) { absl::StrAppend(out, tag.name); });
-  return ErrorAt(statement.line, absl::StrCat("unknown statement ", ShownText(Current().text), "; there are ", known));
+  return ErrorAt(name.line, absl::StrCat("unknown statement ", ShownText(name.text), "; there are ", known));
 }
 
-absl::Status Parser::ParseIf(Statement* statement) {
+absl::StatusOr<StatementForm> Parser::ParseIf(const Token& name) {
   static constexpr absl::string_view kEnds[] = {"elif", "else", "endif"};
   const Temporarily condition(&conditions_, conditions_ + 1);
   If conditional;
   do {
-    ASSIGN_OR_RETURN(ExpressionPtr test, ParseTuple(/*with_conditional=*/false));
-    ASSIGN_OR_RETURN(Body body, ParseBlockBody(kEnds, "if", statement->line));
-    conditional.branches.emplace_back(std::move(test), std::move(body));
+    auto& [test, body] = conditional.branches.emplace_back();
+    ASSIGN_OR_RETURN(test, ParseTuple(/*with_conditional=*/false));
+    ASSIGN_OR_RETURN(body, ParseBlockBody(kEnds, name));
   } while (SkipName("elif"));
   if (SkipName("else")) {
-    ASSIGN_OR_RETURN(conditional.otherwise, ParseBlockBody({"endif"}, "if", statement->line));
+    ASSIGN_OR_RETURN(conditional.otherwise, ParseBlockBody({"endif"}, name));
+  } else {
+    Take();
   }
-  Take();
-  statement->form = std::move(conditional);
-  return absl::OkStatus();
+  return conditional;
 }
 
-absl::Status Parser::ParseFor(Statement* statement) {
+absl::StatusOr<StatementForm> Parser::ParseFor(const Token& name) {
   static constexpr absl::string_view kEnds[] = {"else", "endfor"};
   For loop;
   ASSIGN_OR_RETURN(loop.target, ParseTarget(/*with_attribute=*/false));
@@ -193,41 +177,35 @@ absl::Status Parser::ParseFor(Statement* statement) {
   if (Current().IsName("recursive")) return ErrorAt(Current().line, "a recursive loop is not supported");
   {
     const Temporarily in_loop(&loops_, loops_ + 1);
-    ASSIGN_OR_RETURN(loop.body, ParseBlockBody(kEnds, "for", statement->line));
+    ASSIGN_OR_RETURN(loop.body, ParseBlockBody(kEnds, name));
   }
   if (SkipName("else")) {
-    ASSIGN_OR_RETURN(loop.otherwise, ParseBlockBody({"endfor"}, "for", statement->line));
+    ASSIGN_OR_RETURN(loop.otherwise, ParseBlockBody({"endfor"}, name));
+  } else {
+    Take();
   }
-  Take();
-  statement->form = std::move(loop);
-  return absl::OkStatus();
+  return loop;
 }
 
-absl::Status Parser::ParseSet(Statement* statement) {
+absl::StatusOr<StatementForm> Parser::ParseSet(const Token& name) {
   ASSIGN_OR_RETURN(Target target, ParseTarget(/*with_attribute=*/true));
   if (SkipOperator("=")) {
     ASSIGN_OR_RETURN(ExpressionPtr value, ParseTuple(/*with_conditional=*/true));
-    statement->form = Set{std::move(target), std::move(value)};
-    return absl::OkStatus();
+    return Set{std::move(target), std::move(value)};
   }
-  SetBlock block;
-  block.target = std::move(target);
+  TextBlock block{std::move(target), {}, {}};
   if (SkipOperator("|")) RETURN_IF_ERROR(ParseBlockFilters(&block.filters));
-  ASSIGN_OR_RETURN(block.body, ParseBlockBody({"endset"}, "set", statement->line));
-  Take();
-  statement->form = std::move(block);
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(block.body, ParseBlockBody({"endset"}, name));
+  return block;
 }
 
-absl::Status Parser::ParseMacro(Statement* statement) {
+absl::StatusOr<StatementForm> Parser::ParseMacro(const Token& name) {
   MacroDefinition macro;
   ASSIGN_OR_RETURN(macro.symbol, ParseVariableName(&macro.name));
   RETURN_IF_ERROR(ParseMacroParameters(&macro));
   const Temporarily in_no_loop(&loops_, 0);
-  ASSIGN_OR_RETURN(macro.body, ParseBlockBody({"endmacro"}, "macro", statement->line));
-  Take();
-  statement->form = std::move(macro);
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(macro.body, ParseBlockBody({"endmacro"}, name));
+  return macro;
 }
 
 absl::Status Parser::ParseMacroParameters(MacroDefinition* macro) {
@@ -247,62 +225,47 @@ absl::Status Parser::ParseMacroParameters(MacroDefinition* macro) {
   return absl::OkStatus();
 }
 
-absl::Status Parser::ParseCallBlock(Statement* statement) {
+absl::StatusOr<StatementForm> Parser::ParseCallBlock(const Token& name) {
   CallBlock block;
   block.caller.name = "caller";
   if (Current().IsOperator("(")) RETURN_IF_ERROR(ParseMacroParameters(&block.caller));
   ASSIGN_OR_RETURN(block.call, ParseExpression());
   const Chain* chain = std::get_if<Chain>(&block.call->form);
   if (chain == nullptr || chain->steps.back().kind != Step::Kind::kCall)
-    return ErrorAt(statement->line, "'call' needs a call of a macro");
+    return ErrorAt(name.line, "'call' needs a call of a macro");
   const Temporarily in_no_loop(&loops_, 0);
-  ASSIGN_OR_RETURN(block.caller.body, ParseBlockBody({"endcall"}, "call", statement->line));
-  Take();
-  statement->form = std::move(block);
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(block.caller.body, ParseBlockBody({"endcall"}, name));
+  return block;
 }
 
-absl::Status Parser::ParseFilterBlock(Statement* statement) {
-  FilterBlock block;
+absl::StatusOr<StatementForm> Parser::ParseFilterBlock(const Token& name) {
+  TextBlock block;
   RETURN_IF_ERROR(ParseBlockFilters(&block.filters));
-  ASSIGN_OR_RETURN(block.body, ParseBlockBody({"endfilter"}, "filter", statement->line));
-  Take();
-  statement->form = std::move(block);
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(block.body, ParseBlockBody({"endfilter"}, name));
+  return block;
 }
 
-absl::Status Parser::ParseWith(Statement* statement) {
+absl::StatusOr<StatementForm> Parser::ParseWith(const Token& name) {
   With with;
   while (Current().kind != Kind::kBlockEnd) {
     if (!with.variables.empty()) RETURN_IF_ERROR(ExpectOperator(",", "between variables"));
-    ASSIGN_OR_RETURN(Target target, ParseSingleTarget());
+    auto& [target, value] = with.variables.emplace_back();
+    ASSIGN_OR_RETURN(target, ParseSingleTarget());
     RETURN_IF_ERROR(ExpectOperator("=", "after the variable"));
-    ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
-    with.variables.emplace_back(std::move(target), std::move(value));
+    ASSIGN_OR_RETURN(value, ParseExpression());
   }
-  ASSIGN_OR_RETURN(with.body, ParseBlockBody({"endwith"}, "with", statement->line));
-  Take();
-  statement->form = std::move(with);
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(with.body, ParseBlockBody({"endwith"}, name));
+  return with;
 }
 
-absl::Status Parser::ParseGeneration(Statement* statement) {
-  Block block;
-  ASSIGN_OR_RETURN(block.body, ParseBlockBody({"endgeneration"}, "generation", statement->line));
-  Take();
-  statement->form = std::move(block);
-  return absl::OkStatus();
+absl::StatusOr<StatementForm> Parser::ParseGeneration(const Token& name) {
+  ASSIGN_OR_RETURN(Body body, ParseBlockBody({"endgeneration"}, name));
+  return With{{}, std::move(body)};
 }
 
-absl::Status Parser::ParseLoopControl(Statement* statement) {
-  const Token name = Take();
+absl::StatusOr<StatementForm> Parser::ParseLoopControl(const Token& name) {
   if (loops_ == 0) return ErrorAt(name.line, absl::StrCat("'", name.text, "' outside of a loop"));
-  if (name.text == "break") {
-    statement->form = Break{};
-  } else {
-    statement->form = Continue{};
-  }
-  return absl::OkStatus();
+  return LoopControl{name.text == "break"};
 }
 
 absl::StatusOr<Symbol> Parser::ParseVariableName(std::string* name) {
@@ -317,7 +280,7 @@ absl::StatusOr<Symbol> Parser::ParseVariableName(std::string* name) {
 }
 
 absl::StatusOr<Target> Parser::ParseSingleTarget() {
-  const Level level(this);
+  const Temporarily deeper(&depth_, depth_ + 1);
   RETURN_IF_ERROR(CheckDepth());
   if (SkipOperator("(")) {
     ASSIGN_OR_RETURN(Target target, ParseTarget(/*with_attribute=*/false));
@@ -346,8 +309,7 @@ absl::StatusOr<Target> Parser::ParseTarget(bool with_attribute) {
     const bool ends = Current().IsName("in") || Current().IsOperator("=") || Current().IsOperator(")") ||
                       Current().kind == Kind::kBlockEnd;
     if (ends) break;
-    ASSIGN_OR_RETURN(Target part, ParseSingleTarget());
-    target.parts.push_back(std::move(part));
+    ASSIGN_OR_RETURN(target.parts.emplace_back(), ParseSingleTarget());
   }
   return target;
 }

@@ -1,5 +1,3 @@
-#include "coordinator/text/jinja/string_format.h"
-
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -9,9 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "coordinator/text/jinja/characters.h"
 #include "coordinator/text/jinja/literals.h"
-#include "coordinator/text/jinja/operators.h"
 #include "coordinator/text/jinja/printing.h"
+#include "coordinator/text/jinja/text_operations.h"
 
 namespace stagecoach::jinja {
 namespace {
@@ -27,62 +26,38 @@ struct Field {
   std::optional<std::string> name;  // %(name)
 };
 
-class FieldReader {
- public:
-  FieldReader(absl::string_view format, size_t* position) : format_(format), position_(*position) {}
-
-  absl::StatusOr<Field> Read() {
-    Field field;
-    if (Skip('(')) {
-      const size_t end = format_.find(')', position_);
-      if (end == absl::string_view::npos) return absl::InvalidArgumentError("a name in the format has no ')'");
-      field.name = std::string(format_.substr(position_, end - position_));
-      position_ = end + 1;
-    }
-    while (Skip('-', &field.left) || Skip('0', &field.zeros) || Skip('+', &field.sign) || Skip(' ', &field.space) ||
-           Skip('#', &field.other_form)) {
-    }
-    field.width = Number();
-    if (Skip('.')) field.precision = Number();
-    if (field.width > kMaxWidth || field.precision > kMaxWidth)
-      return absl::InvalidArgumentError("a field of the format is too wide");
-    if (position_ == format_.size()) return absl::InvalidArgumentError("the format ends within a field");
-    field.conversion = format_[position_++];
-    return field;
-  }
-
- private:
-  bool Skip(char c, bool* flag = nullptr) {
-    if (position_ == format_.size() || format_[position_] != c) return false;
-    ++position_;
-    if (flag != nullptr) *flag = true;
-    return true;
-  }
-
-  int Number() {
+// The field whose % is before `*position`, which goes on to the field's end.
+absl::StatusOr<Field> ReadField(absl::string_view format, size_t* position) {
+  const auto skip = [&](char c) {
+    const bool is_there = *position < format.size() && format[*position] == c;
+    if (is_there) ++*position;
+    return is_there;
+  };
+  const auto number = [&] {
     int value = 0;
-    while (position_ < format_.size() && absl::ascii_isdigit(static_cast<unsigned char>(format_[position_]))) {
-      value = std::min(value * 10 + (format_[position_++] - '0'), kMaxWidth + 1);
+    while (*position < format.size() && absl::ascii_isdigit(static_cast<unsigned char>(format[*position]))) {
+      value = std::min(value * 10 + (format[(*position)++] - '0'), kMaxWidth + 1);
     }
     return value;
+  };
+  Field field;
+  if (skip('(')) {
+    const size_t end = format.find(')', *position);
+    if (end == absl::string_view::npos) return Invalid("a name in the format has no ')'");
+    field.name = std::string(format.substr(*position, end - *position));
+    *position = end + 1;
   }
-
-  const absl::string_view format_;
-  size_t& position_;
-};
-
-// The digits of a number in base 8, 10 or 16, and its sign apart.
-std::string DigitsInBase(Integer value, unsigned base, bool upper) {
-  if (base == 10) return value < 0 ? IntegerText(value).substr(1) : IntegerText(value);
-  const char* const symbols = upper ? "0123456789ABCDEF" : "0123456789abcdef";
-  unsigned __int128 rest = value < 0 ? -static_cast<unsigned __int128>(value) : static_cast<unsigned __int128>(value);
-  std::string digits;
-  do {
-    const auto digit = static_cast<size_t>(rest % base);
-    digits.push_back(symbols[digit]);
-    rest /= base;
-  } while (rest != 0);
-  return std::string(digits.rbegin(), digits.rend());
+  const std::pair<char, bool*> flags[] = {
+      {'-', &field.left}, {'0', &field.zeros}, {'+', &field.sign}, {' ', &field.space}, {'#', &field.other_form}};
+  const auto skip_flag = [&](const auto& flag) { return skip(flag.first) && (*flag.second = true); };
+  while (std::any_of(std::begin(flags), std::end(flags), skip_flag)) {
+  }
+  field.width = number();
+  if (skip('.')) field.precision = number();
+  if (field.width > kMaxWidth || field.precision > kMaxWidth) return Invalid("a field of the format is too wide");
+  if (*position == format.size()) return Invalid("the format ends within a field");
+  field.conversion = format[(*position)++];
+  return field;
 }
 
 // Sign, prefix and digits to the field's width.
@@ -100,12 +75,12 @@ absl::StatusOr<std::string> IntegerField(const Field& field, const Value& value)
   if (const double* real = value.AsDouble(); real != nullptr && std::isfinite(*real) && std::fabs(*real) < 1e30) {
     integer = static_cast<Integer>(*real);
   } else if (!value.AsInteger(&integer)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("%", std::string(1, field.conversion), " needs a number, not a ", TypeName(value)));
+    return Invalid("%", std::string(1, field.conversion), " needs a number, not a ", TypeName(value));
   }
   const char kind = absl::ascii_tolower(static_cast<unsigned char>(field.conversion));
   const unsigned base = kind == 'x' ? 16 : kind == 'o' ? 8 : 10;
-  std::string digits = DigitsInBase(integer, base, field.conversion == 'X');
+  std::string digits = IntegerDigits(integer, base);
+  if (field.conversion == 'X') digits = absl::AsciiStrToUpper(digits);
   if (field.precision > static_cast<int>(digits.size()))
     digits.insert(0, static_cast<size_t>(field.precision) - digits.size(), '0');
   const std::string prefix = !field.other_form || base == 10 ? "" : absl::StrCat("0", std::string(1, field.conversion));
@@ -115,8 +90,7 @@ absl::StatusOr<std::string> IntegerField(const Field& field, const Value& value)
 absl::StatusOr<std::string> FloatField(const Field& field, const Value& value) {
   double number = 0;
   if (!value.AsNumber(&number)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("%", std::string(1, field.conversion), " needs a number, not a ", TypeName(value)));
+    return Invalid("%", std::string(1, field.conversion), " needs a number, not a ", TypeName(value));
   }
   const std::string format = absl::StrCat("%", field.other_form ? "#" : "", ".*", std::string(1, field.conversion));
   char digits[kMaxWidth + 400];  // the largest number has 309 digits
@@ -131,7 +105,7 @@ absl::Status AppendStringField(Heap& heap, const Field& field, const Value& valu
   const MarkedText& whole = text.text();
   size_t characters = 0, end = 0;
   for (; end < whole.size(); ++end) {
-    const bool starts = (static_cast<uint8_t>(whole.text()[end]) & 0xC0) != 0x80;
+    const bool starts = !IsContinuation(whole.text()[end]);
     if (starts && field.precision >= 0 && characters == static_cast<size_t>(field.precision)) break;
     if (starts) ++characters;
   }
@@ -143,30 +117,11 @@ absl::Status AppendStringField(Heap& heap, const Field& field, const Value& valu
 }
 
 absl::Status AppendField(Heap& heap, const Field& field, const Value& value, TextBuilder* out) {
-  switch (field.conversion) {
-    case 's':
-    case 'r': return AppendStringField(heap, field, value, out);
-    case 'd':
-    case 'i':
-    case 'u':
-    case 'x':
-    case 'X':
-    case 'o': {
-      ASSIGN_OR_RETURN(const std::string text, IntegerField(field, value));
-      return out->Append(text, value.origin());
-    }
-    case 'f':
-    case 'F':
-    case 'e':
-    case 'E':
-    case 'g':
-    case 'G': {
-      ASSIGN_OR_RETURN(const std::string text, FloatField(field, value));
-      return out->Append(text, value.origin());
-    }
-    default:
-      return absl::InvalidArgumentError(absl::StrCat("the format has no '%", std::string(1, field.conversion), "'"));
-  }
+  const auto is_any_of = [&](absl::string_view set) { return set.find(field.conversion) != absl::string_view::npos; };
+  if (is_any_of("sr")) return AppendStringField(heap, field, value, out);
+  if (!is_any_of("diuxXofFeEgG")) return Invalid("the format has no '%", std::string(1, field.conversion), "'");
+  ASSIGN_OR_RETURN(const std::string text, is_any_of("diuxXo") ? IntegerField(field, value) : FloatField(field, value));
+  return out->Append(text, value.origin());
 }
 
 // The values that a format takes in, one after the other or by name.
@@ -177,14 +132,13 @@ class FormatValues {
   absl::StatusOr<Value> Next(const Field& field) {
     if (field.name.has_value()) {
       const Dict* dict = values_.AsDict();
-      if (dict == nullptr) return absl::InvalidArgumentError("a format with names needs a dict");
+      if (dict == nullptr) return Invalid("a format with names needs a dict");
       const Value* value = dict->Find(DictKeyOf(*field.name));
-      if (value == nullptr)
-        return absl::InvalidArgumentError(absl::StrCat("the format's ", ShownText(*field.name), " is not in the dict"));
+      if (value == nullptr) return Invalid("the format's ", ShownText(*field.name), " is not in the dict");
       return *value;
     }
     const size_t count = tuple_ == nullptr ? 1 : tuple_->items.size();
-    if (next_ >= count) return absl::InvalidArgumentError("not enough values for the format");
+    if (next_ >= count) return Invalid("not enough values for the format");
     return tuple_ == nullptr ? (++next_, values_) : tuple_->items[next_++];
   }
 
@@ -192,7 +146,7 @@ class FormatValues {
   absl::Status CheckAllUsed() const {
     const bool has_items = values_.AsDict() != nullptr || values_.AsList() != nullptr || values_.IsUndefined();
     const bool left = tuple_ != nullptr ? next_ < tuple_->items.size() : next_ == 0 && !has_items;
-    return left ? absl::InvalidArgumentError("more values than the format takes") : absl::OkStatus();
+    return left ? Invalid("more values than the format takes") : absl::OkStatus();
   }
 
  private:
@@ -200,6 +154,31 @@ class FormatValues {
   const List* tuple_;
   size_t next_ = 0;
 };
+
+// What a field {name} or {0} or {} stands for. `next` counts the fields without a name.
+absl::StatusOr<Value> BraceValue(absl::string_view name, const Arguments& arguments, size_t* next) {
+  size_t place = *next;
+  if (name.empty()) {
+    ++*next;
+  } else if (!absl::SimpleAtoi(name, &place)) {
+    for (const auto& [known, value] : arguments.by_name) {
+      if (known == name) return value;
+    }
+    return Invalid("the format's ", ShownText(name), " is not among the arguments");
+  }
+  if (place >= arguments.by_place.size()) return Invalid("not enough values for the format");
+  return arguments.by_place[place];
+}
+
+absl::Status AppendBraceField(absl::string_view field, const Arguments& arguments, size_t* next, TextBuilder* text) {
+  const size_t mark = field.find_first_of("!:.[");
+  const absl::string_view rest = mark == absl::string_view::npos ? "" : field.substr(mark);
+  if (!rest.empty() && rest != "!s" && rest != "!r") {
+    return Invalid("the format's ", ShownText(rest), " is not supported");
+  }
+  ASSIGN_OR_RETURN(const Value value, BraceValue(field.substr(0, mark), arguments, next));
+  return rest == "!r" ? AppendRepr(value, /*depth=*/1, text) : AppendText(value, text);
+}
 
 }  // namespace
 
@@ -212,7 +191,7 @@ absl::StatusOr<Value> PercentFormat(Heap& heap, const String& format, const Valu
     RETURN_IF_ERROR(text.Append(format.text, i, percent - i));
     if (percent == view.size()) break;
     i = percent + 1;
-    ASSIGN_OR_RETURN(const Field field, FieldReader(view, &i).Read());
+    ASSIGN_OR_RETURN(const Field field, ReadField(view, &i));
     if (field.conversion == '%') {
       RETURN_IF_ERROR(text.Append(format.text, percent, 1));
       continue;
@@ -223,35 +202,6 @@ absl::StatusOr<Value> PercentFormat(Heap& heap, const String& format, const Valu
   RETURN_IF_ERROR(arguments.CheckAllUsed());
   return heap.NewString(&text);
 }
-
-namespace {
-
-// What a field {name} or {0} or {} stands for. `next` counts the fields without a name.
-absl::StatusOr<Value> BraceValue(absl::string_view name, const Arguments& arguments, size_t* next) {
-  size_t place = *next;
-  if (name.empty()) {
-    ++*next;
-  } else if (!absl::SimpleAtoi(name, &place)) {
-    for (const auto& [known, value] : arguments.by_name) {
-      if (known == name) return value;
-    }
-    return absl::InvalidArgumentError(absl::StrCat("the format's ", ShownText(name), " is not among the arguments"));
-  }
-  if (place >= arguments.by_place.size()) return absl::InvalidArgumentError("not enough values for the format");
-  return arguments.by_place[place];
-}
-
-absl::Status AppendBraceField(absl::string_view field, const Arguments& arguments, size_t* next, TextBuilder* text) {
-  const size_t mark = field.find_first_of("!:.[");
-  const absl::string_view rest = mark == absl::string_view::npos ? "" : field.substr(mark);
-  if (!rest.empty() && rest != "!s" && rest != "!r") {
-    return absl::InvalidArgumentError(absl::StrCat("the format's ", ShownText(rest), " is not supported"));
-  }
-  ASSIGN_OR_RETURN(const Value value, BraceValue(field.substr(0, mark), arguments, next));
-  return rest == "!r" ? AppendRepr(value, /*depth=*/1, text) : AppendText(value, text);
-}
-
-}  // namespace
 
 absl::StatusOr<Value> BraceFormat(Heap& heap, const String& format, const Arguments& arguments) {
   TextBuilder text(&heap.budget());
@@ -267,8 +217,7 @@ absl::StatusOr<Value> BraceFormat(Heap& heap, const String& format, const Argume
       continue;
     }
     const size_t end = view[brace] == '{' ? view.find('}', brace) : absl::string_view::npos;
-    if (end == absl::string_view::npos)
-      return absl::InvalidArgumentError("the format has a brace without its other one");
+    if (end == absl::string_view::npos) return Invalid("the format has a brace without its other one");
     RETURN_IF_ERROR(AppendBraceField(view.substr(brace + 1, end - brace - 1), arguments, &next, &text));
     i = end + 1;
   }

@@ -4,8 +4,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "common/base/status_macros.h"
-#include "coordinator/text/jinja/access.h"
 #include "coordinator/text/jinja/characters.h"
+#include "coordinator/text/jinja/operators.h"
 #include "coordinator/text/jinja/printing.h"
 #include "coordinator/text/utf8.h"
 
@@ -16,33 +16,13 @@ absl::StatusOr<Value> Part(Heap& heap, const String& text, size_t begin, size_t 
   return heap.NewString(text.text, begin, end - begin);
 }
 
-// What strip() takes away.
-class StripSet {
- public:
-  explicit StripSet(const String* set) : white_space_(set == nullptr) {
-    for (size_t i = 0; set != nullptr && i < set->text.size();) {
-      const DecodedChar next = DecodeUtf8(set->view(), i);
-      characters_.insert(next.code_point);
-      i += next.bytes;
-    }
-  }
-
-  bool Has(uint32_t code_point) const {
-    return white_space_ ? IsWhiteSpace(code_point) : characters_.contains(code_point);
-  }
-
- private:
-  const bool white_space_;
-  absl::flat_hash_set<uint32_t> characters_;
-};
-
 // Changes letters one after the other, and knows what came before.
 class CaseChanger {
  public:
   explicit CaseChanger(LetterCase to) : to_(to) {}
 
   void Append(uint32_t code_point, std::string* out) {
-    const bool upper = IsUpperHere();
+    const bool upper = to_ == LetterCase::kUpper || (to_ != LetterCase::kLower && begins_word_);
     uint32_t characters[3] = {ToLower(code_point), 0, 0};
     const size_t count = upper ? ToUpper(code_point, characters) : 1;
     for (size_t i = 0; i < count; ++i) {
@@ -53,11 +33,6 @@ class CaseChanger {
   }
 
  private:
-  bool IsUpperHere() const {
-    if (to_ == LetterCase::kUpper) return true;
-    return to_ != LetterCase::kLower && begins_word_;
-  }
-
   void Remember(uint32_t before) {
     if (to_ == LetterCase::kCapitalize) begins_word_ = false;
     if (to_ == LetterCase::kTitle) {
@@ -65,8 +40,8 @@ class CaseChanger {
       begins_word_ = ToUpper(before, upper) == 1 && upper[0] == before && ToLower(before) == before;
     }
     if (to_ == LetterCase::kTitleWords) {
-      begins_word_ =
-          IsWhiteSpace(before) || before == '-' || before == '(' || before == '{' || before == '[' || before == '<';
+      const bool is_sign = before == '-' || before == '(' || before == '{' || before == '[' || before == '<';
+      begins_word_ = is_sign || IsWhiteSpace(before);
     }
   }
 
@@ -79,10 +54,7 @@ class Pieces {
  public:
   Pieces(Heap* heap, const String* text) : heap_(*heap), text_(*text), pieces_(heap->NewItems()) {}
 
-  absl::Status Add(size_t begin, size_t end) {
-    ASSIGN_OR_RETURN(Value piece, Part(heap_, text_, begin, end));
-    return pieces_.Add(std::move(piece));
-  }
+  absl::Status Add(size_t begin, size_t end) { return pieces_.Add(Part(heap_, text_, begin, end)); }
 
   absl::StatusOr<Value> Finish(bool reversed) {
     if (reversed) std::reverse(pieces_.begin(), pieces_.end());
@@ -97,36 +69,26 @@ class Pieces {
   Items pieces_;
 };
 
-absl::StatusOr<Value> SplitAtText(Heap& heap, const String& text, absl::string_view separator, Integer count) {
-  Pieces pieces(&heap, &text);
-  size_t begin = 0;
-  while (!pieces.IsFull(count)) {
-    const size_t end = FindText(text.view(), separator, begin);
-    if (end == absl::string_view::npos) break;
-    RETURN_IF_ERROR(pieces.Add(begin, end));
-    begin = end + separator.size();
-  }
-  RETURN_IF_ERROR(pieces.Add(begin, text.text.size()));
-  return pieces.Finish(/*reversed=*/false);
-}
-
-// Searches the text from its end, by a search of the reversed text from its beginning.
-absl::StatusOr<Value> SplitAtTextFromRight(Heap& heap, const String& text, absl::string_view separator, Integer count) {
+absl::StatusOr<Value> SplitAtText(Heap& heap, const String& text, const String& separator, Integer count,
+                                  bool from_right) {
   Scratch counted(&heap.budget());
-  RETURN_IF_ERROR(counted.Take(text.text.size() + separator.size()));
-  const std::string reversed_text(text.view().rbegin(), text.view().rend());
-  const std::string reversed_separator(separator.rbegin(), separator.rend());
+  if (from_right) RETURN_IF_ERROR(counted.Take(text.text.size() + separator.text.size()));
+  const std::string searched(from_right ? Reversed(text.view()) : ""),
+      part(from_right ? Reversed(separator.view()) : "");
   const size_t size = text.text.size();
   Pieces pieces(&heap, &text);
-  size_t begin = 0;  // in the reversed text
+  const auto add = [&](size_t begin, size_t end) {
+    return from_right ? pieces.Add(size - end, size - begin) : pieces.Add(begin, end);
+  };
+  size_t begin = 0;  // from the right in the reversed text
   while (!pieces.IsFull(count)) {
-    const size_t end = FindText(reversed_text, reversed_separator, begin);
+    const size_t end = from_right ? FindText(searched, part, begin) : FindText(text.view(), separator.view(), begin);
     if (end == absl::string_view::npos) break;
-    RETURN_IF_ERROR(pieces.Add(size - end, size - begin));
-    begin = end + separator.size();
+    RETURN_IF_ERROR(add(begin, end));
+    begin = end + separator.text.size();
   }
-  RETURN_IF_ERROR(pieces.Add(0, size - begin));
-  return pieces.Finish(/*reversed=*/true);
+  RETURN_IF_ERROR(add(begin, size));
+  return pieces.Finish(/*reversed=*/from_right);
 }
 
 absl::StatusOr<Value> SplitAtSpace(Heap& heap, const String& text, Integer count) {
@@ -180,19 +142,23 @@ absl::Status ReplaceNothing(const String& text, const String& with, Integer coun
 
 }  // namespace
 
-absl::StatusOr<Value> Strip(Heap& heap, const Value& value, const String* set, StripSides sides) {
+absl::StatusOr<Value> Strip(Heap& heap, const Value& value, const String* set, bool left, bool right) {
   const String& text = *value.AsString();
   RETURN_IF_ERROR(heap.budget().WorkOverBytes(text.text.size() + (set == nullptr ? 0 : set->text.size())));
-  const StripSet stripped(set);
+  absl::flat_hash_set<uint32_t> characters;
+  for (size_t i = 0; set != nullptr && i < set->text.size(); i += DecodeUtf8(set->view(), i).bytes) {
+    characters.insert(DecodeUtf8(set->view(), i).code_point);
+  }
+  const auto goes = [&](uint32_t c) { return set == nullptr ? IsWhiteSpace(c) : characters.contains(c); };
   size_t begin = 0, end = text.text.size();
-  while (sides.left && begin < end) {
+  while (left && begin < end) {
     const DecodedChar next = DecodeUtf8(text.view(), begin);
-    if (!stripped.Has(next.code_point)) break;
+    if (!goes(next.code_point)) break;
     begin += next.bytes;
   }
-  while (sides.right && end > begin) {
+  while (right && end > begin) {
     const size_t start = StartOfCharacterBefore(text.view(), end);
-    if (!stripped.Has(DecodeUtf8(text.view(), start).code_point)) break;
+    if (!goes(DecodeUtf8(text.view(), start).code_point)) break;
     end = start;
   }
   if (begin == 0 && end == text.text.size()) return value;
@@ -241,9 +207,8 @@ absl::StatusOr<Value> Split(Heap& heap, const String& text, const String* separa
   RETURN_IF_ERROR(heap.budget().WorkOverBytes(text.text.size()));
   if (separator == nullptr)
     return from_right ? SplitAtSpaceFromRight(heap, text, count) : SplitAtSpace(heap, text, count);
-  if (separator->text.empty()) return absl::InvalidArgumentError("an empty separator");
-  return from_right ? SplitAtTextFromRight(heap, text, separator->view(), count)
-                    : SplitAtText(heap, text, separator->view(), count);
+  if (separator->text.empty()) return Invalid("an empty separator");
+  return SplitAtText(heap, text, *separator, count, from_right);
 }
 
 absl::StatusOr<Items> SplitLines(Heap& heap, const String& text) {
@@ -256,23 +221,18 @@ absl::StatusOr<Items> SplitLines(Heap& heap, const String& text) {
     i += next.bytes;
     if (!IsLineEnd(next.code_point)) continue;
     if (next.code_point == '\r' && i < view.size() && view[i] == '\n') ++i;
-    ASSIGN_OR_RETURN(Value line, Part(heap, text, begin, end));
-    RETURN_IF_ERROR(lines.Add(std::move(line)));
+    RETURN_IF_ERROR(lines.Add(Part(heap, text, begin, end)));
     begin = i;
   }
-  if (begin == view.size()) return lines;
-  ASSIGN_OR_RETURN(Value line, Part(heap, text, begin, view.size()));
-  RETURN_IF_ERROR(lines.Add(std::move(line)));
+  if (begin < view.size()) RETURN_IF_ERROR(lines.Add(Part(heap, text, begin, view.size())));
   return lines;
 }
 
 absl::StatusOr<Value> Join(Heap& heap, const MarkedText& separator, const Items& items) {
   TextBuilder out(&heap.budget());
-  bool first = true;
-  for (const Value& item : items) {
-    if (!first) RETURN_IF_ERROR(out.Append(separator));
-    first = false;
-    RETURN_IF_ERROR(AppendText(item, &out));
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) RETURN_IF_ERROR(out.Append(separator));
+    RETURN_IF_ERROR(AppendText(items[i], &out));
   }
   return heap.NewString(&out);
 }

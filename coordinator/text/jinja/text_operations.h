@@ -4,19 +4,16 @@
 // What filters and methods do with strings, as Python's str does it. Every byte that comes through keeps its origin;
 // what stands in the place of a request's bytes counts as the request's.
 
-#include "absl/status/status.h"
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "coordinator/text/jinja/builtins.h"
 #include "coordinator/text/jinja/heap.h"
 
 namespace stagecoach::jinja {
 
-struct StripSides {
-  bool left = true;
-  bool right = true;
-};
-
-// `text` is a string. Without the characters of `set` (null: white space) at its ends.
-absl::StatusOr<Value> Strip(Heap& heap, const Value& text, const String* set, StripSides sides);
+// `text` is a string. Without the characters of `set` (null: white space) at its left and right end.
+absl::StatusOr<Value> Strip(Heap& heap, const Value& text, const String* set, bool left, bool right);
 
 // The first `count` occurrences; all when it is negative.
 absl::StatusOr<Value> Replace(Heap& heap, const String& text, const String& part, const String& with, Integer count);
@@ -39,6 +36,16 @@ absl::StatusOr<Items> SplitLines(Heap& heap, const String& text);
 
 // The items as text, with `separator` between them.
 absl::StatusOr<Value> Join(Heap& heap, const MarkedText& separator, const Items& items);
+
+// The bytes from the last to the first, in which a search from the left is one from the right.
+inline std::string Reversed(absl::string_view text) { return std::string(text.rbegin(), text.rend()); }
+
+// format % values, where values are a tuple, a dict for %(name)s, or one value: %s %r %d %i %x %o %f %e %g with flags,
+// width and precision.
+absl::StatusOr<Value> PercentFormat(Heap& heap, const String& format, const Value& values);
+
+// format.format(...): {}, {0} and {name}, with !s or !r, but without attributes and format specifications.
+absl::StatusOr<Value> BraceFormat(Heap& heap, const String& format, const Arguments& arguments);
 
 }  // namespace stagecoach::jinja
 

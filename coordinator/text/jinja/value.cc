@@ -1,41 +1,18 @@
 #include "coordinator/text/jinja/value.h"
 
-#include <algorithm>
+#include <iterator>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
-#include "coordinator/text/jinja/builtins.h"
 #include "coordinator/text/jinja/characters.h"
 #include "coordinator/text/jinja/heap.h"
 
 namespace stagecoach::jinja {
 namespace {
 
-// One for each alternative of Value::Form.
-struct TypeNames {
-  absl::string_view operator()(Undefined) const { return "undefined"; }
-  absl::string_view operator()(None) const { return "NoneType"; }
-  absl::string_view operator()(bool) const { return "bool"; }
-  absl::string_view operator()(Integer) const { return "int"; }
-  absl::string_view operator()(double) const { return "float"; }
-  absl::string_view operator()(const std::shared_ptr<const String>&) const { return "str"; }
-  absl::string_view operator()(const List* list) const {
-    switch (list->kind) {
-      case List::Kind::kList: return "list";
-      case List::Kind::kTuple: return "tuple";
-      case List::Kind::kRange: return "range";
-      case List::Kind::kView: return list->label;
-      case List::Kind::kGenerator: return "generator";
-    }
-    return "list";
-  }
-  absl::string_view operator()(const Dict*) const { return "dict"; }
-  absl::string_view operator()(const Namespace*) const { return "namespace"; }
-  absl::string_view operator()(const Loop*) const { return "loop"; }
-  absl::string_view operator()(const Macro*) const { return "macro"; }
-  absl::string_view operator()(const BoundMethod*) const { return "method"; }
-  absl::string_view operator()(const Builtin*) const { return "function"; }
-};
+// One for each alternative of Value::Form, a list's by its kind.
+constexpr absl::string_view kTypeNames[] = {"undefined", "NoneType",  "bool", "int",   "float",  "str",     "",
+                                            "dict",      "namespace", "loop", "macro", "method", "function"};
+static_assert(std::size(kTypeNames) == std::variant_size_v<Value::Form>);
 
 struct Truths {
   bool operator()(Undefined) const { return false; }
@@ -46,9 +23,7 @@ struct Truths {
   bool operator()(const std::shared_ptr<const String>& value) const { return !value->text.empty(); }
   bool operator()(const List* list) const { return list->kind == List::Kind::kGenerator || !list->items.empty(); }
   bool operator()(const Dict* dict) const { return !dict->entries().empty(); }
-  bool operator()(const Object*) const { return true; }
-  bool operator()(const Macro*) const { return true; }
-  bool operator()(const Builtin*) const { return true; }
+  bool operator()(const void*) const { return true; }
 };
 
 }  // namespace
@@ -64,8 +39,6 @@ const Value* Dict::Find(const std::string& key) const {
   const auto place = places_.find(key);
   return place == places_.end() ? nullptr : &entries_[place->second].second;
 }
-
-Value* Dict::Find(const std::string& key) { return const_cast<Value*>(std::as_const(*this).Find(key)); }
 
 void Dict::Set(const std::string& key, Value name, Value value) {
   const auto [place, is_new] = places_.try_emplace(key, entries_.size());
@@ -153,7 +126,18 @@ TextOrigin OriginAt(const MarkedText& text, size_t byte) {
   return text.IsTemplate(byte, byte + 1) ? TextOrigin::kTemplate : TextOrigin::kRequest;
 }
 
-absl::string_view TypeName(const Value& value) { return std::visit(TypeNames(), value.form()); }
+absl::string_view TypeName(const Value& value) {
+  const List* list = value.AsList();
+  if (list == nullptr) return kTypeNames[value.form().index()];
+  switch (list->kind) {
+    case List::Kind::kList: return "list";
+    case List::Kind::kTuple: return "tuple";
+    case List::Kind::kRange: return "range";
+    case List::Kind::kView: return list->label;
+    case List::Kind::kGenerator: return "generator";
+  }
+  return "list";
+}
 
 bool Truth(const Value& value) { return std::visit(Truths(), value.form()); }
 
@@ -163,6 +147,10 @@ std::string UndefinedMessage(const Value& undefined) {
   const auto* form = std::get_if<Undefined>(&undefined.form());
   if (form == nullptr || form->name == nullptr) return "the value is undefined";
   return absl::StrCat(ShownText(*form->name), " is undefined");
+}
+
+absl::Status Misfit(absl::string_view need, const Value& value) {
+  return value.IsUndefined() ? Invalid(UndefinedMessage(value)) : Invalid(need, TypeName(value));
 }
 
 }  // namespace stagecoach::jinja

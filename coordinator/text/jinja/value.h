@@ -7,11 +7,14 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "coordinator/text/marked_text.h"
 
@@ -68,15 +71,12 @@ class Value {
   Value(Integer value, TextOrigin origin) : form_(value), origin_(origin) {}
   Value(double value, TextOrigin origin) : form_(value), origin_(origin) {}
   explicit Value(std::shared_ptr<const String> value) : form_(std::move(value)) {}
-  explicit Value(List* value) : form_(value) {}
-  explicit Value(Dict* value) : form_(value) {}
-  explicit Value(Namespace* value) : form_(value) {}
-  explicit Value(Loop* value) : form_(value) {}
-  explicit Value(Macro* value) : form_(value) {}
-  explicit Value(BoundMethod* value) : form_(value) {}
-  explicit Value(const Builtin* value) : form_(value) {}
-  static Value NoneOf(TextOrigin origin);
+  template <typename T>
+  requires std::is_constructible_v<Form, T*>
+  explicit Value(T* object) : form_(object) {}
+  static Value NoneOf(TextOrigin origin = TextOrigin::kTemplate);
   static Value Bool(bool value) { return Value(value, TextOrigin::kTemplate); }  // what the template found out
+  static Value Count(size_t count, TextOrigin origin = TextOrigin::kTemplate) { return Value(Integer{count}, origin); }
 
   const Form& form() const { return form_; }
 
@@ -143,7 +143,6 @@ class Dict : public Object {
   const std::vector<Entry>& entries() const { return entries_; }
   // `key` is DictKey's or DictKeyOf's.
   const Value* Find(const std::string& key) const;
-  Value* Find(const std::string& key);
   void Set(const std::string& key, Value name, Value value);  // Heap::SetEntry counts it
   void Erase(const std::string& key);                         // it is there
   void Clear();
@@ -192,6 +191,15 @@ std::string DictKeyOf(absl::string_view text);
 
 // "'name' is undefined", or without the name when it has none.
 std::string UndefinedMessage(const Value& undefined);
+
+// InvalidArgument, of the parts' text.
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// InvalidArgument for a value of a type that does not fit: `need` and the type's name, or that it is undefined.
+absl::Status Misfit(absl::string_view need, const Value& value);
 
 }  // namespace stagecoach::jinja
 

@@ -3,8 +3,6 @@
 
 // How the formats write a call. Each reader begins at the call's first marker and returns no calls where it failed.
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -14,34 +12,19 @@
 namespace stagecoach {
 
 using Calls = std::vector<ToolCall>;
+using CallReader = Calls(const OutputTools& tools, CallScanner* scanner);
 
 // {"name": "F", "arguments": {...}}, or a list of these, between two markers; empty: there is no second one.
 Calls ReadMarkedJson(absl::string_view open, absl::string_view close, CallScanner* scanner);
-// Of one such object; absent when it is no call.
-std::optional<ToolCall> CallOfJson(absl::string_view object);
 
 // A name between markers and an object of JSON.
-Calls ReadDeepseekV31(CallScanner* scanner);
-Calls ReadDeepseekR1(CallScanner* scanner);
-Calls ReadKimi(CallScanner* scanner);
-Calls ReadMistralArgs(CallScanner* scanner);
+CallReader ReadDeepseekV31, ReadDeepseekR1, ReadKimi, ReadMistralArgs;
 // The whole message is an object of JSON, or a call in Python's manner after a marker; the function is one of `tools`.
-Calls ReadLlama(const OutputTools& tools, CallScanner* scanner);
-
+CallReader ReadLlama;
 // Every argument in tags of its own.
-Calls ReadQwenCoder(const OutputTools& tools, CallScanner* scanner);
-Calls ReadGlm(const OutputTools& tools, CallScanner* scanner);
-Calls ReadMinimax(const OutputTools& tools, CallScanner* scanner);
-Calls ReadDeepseekV32(const OutputTools& tools, CallScanner* scanner);
-
+CallReader ReadQwenCoder, ReadGlm, ReadMinimax, ReadDeepseekV32;
 // Values in a language of their own: Python's, Gemma's.
-Calls ReadLfm2(CallScanner* scanner);
-Calls ReadGemma4(CallScanner* scanner);
-// What follows "F(" up to ")", as an object's text.
-std::string ReadPythonArguments(CallScanner* scanner);
-
-// What calls are told by, wherever these stand in a text.
-bool IsNameByte(char byte);
+CallReader ReadLfm2, ReadGemma4;
 
 }  // namespace stagecoach
 

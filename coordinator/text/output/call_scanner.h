@@ -1,14 +1,34 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_OUTPUT_CALL_SCANNER_H_
 #define STAGECOACH_COORDINATOR_TEXT_OUTPUT_CALL_SCANNER_H_
 
-// Reads a call from a text of which more may come.
+// Finds markers in a text of which more may come, and reads a call from it.
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace stagecoach {
+
+inline bool IsOutputSpace(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
+size_t LeadingSpace(absl::string_view text);   // bytes
+size_t TrailingSpace(absl::string_view text);  // bytes
+absl::string_view WithoutSpaceAround(absl::string_view text);
+
+enum class MarkerFit {
+  kNo,
+  kYes,
+  kPerhaps,  // the text ends before that can be said
+};
+MarkerFit FitMarker(absl::string_view text, absl::string_view marker, bool at_end);
+
+// The first of `markers` in a text of which more may come unless `at_end`. No marker begins another.
+struct MarkerPlace {
+  size_t position;           // of it; without one: where the end begins that may become one, or the end
+  absl::string_view marker;  // empty: there is none
+};
+MarkerPlace FindMarker(absl::string_view text, absl::Span<const absl::string_view> markers, bool at_end);
 
 struct ToolCall {
   std::string name;
@@ -27,9 +47,8 @@ struct CallReading {
   std::vector<ToolCall> calls;  // kDone
 };
 
-// Each step reads on from where the one before ended, and does nothing once one has failed: because the text ends too
-// early, or because something else stands there. Readers say at the end by Result what came of it, so that the same
-// reader tells from any beginning of a text whether it can be decided; a longer text never changes what was.
+// Each step reads on from where the one before ended, and does nothing once one has failed: the text ends too early, or
+// something else stands there. Result says what came of it; a longer text never changes what was decided.
 class CallScanner {
  public:
   static constexpr size_t kMostHead = 512;  // bytes of a name and the like
@@ -45,7 +64,6 @@ class CallScanner {
   void SkipSpace();
   bool Try(absl::string_view marker);  // reads it when it is there
   void Expect(absl::string_view marker);
-  void ExpectEither(absl::string_view one, absl::string_view other);
   // A marker that may be missing, and what is read before it only together with it: white space.
   void TryAfterSpace(absl::string_view marker);
   char Peek();                                            // the next byte; 0: there is none (then this has failed)
@@ -55,13 +73,13 @@ class CallScanner {
   absl::string_view While(bool (*belongs)(char));         // one byte or more, and the text goes on after them
   // An object or a list, valid as a whole.
   absl::string_view JsonValue();
-  void Fail();
+  absl::string_view Fail();  // gives nothing, as what fails does
 
   CallReading Result(std::vector<ToolCall> calls) const;
 
  private:
   enum class State { kGoing, kStarved, kFailed };
-  void Starve() { state_ = State::kStarved; }
+  absl::string_view Starve();
 
   absl::string_view text_;
   bool at_end_;

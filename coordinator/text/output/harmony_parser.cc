@@ -1,10 +1,9 @@
-#include "coordinator/text/output/harmony_parser.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "coordinator/text/output/marker_search.h"
+#include "coordinator/text/output/call_scanner.h"
+#include "coordinator/text/output/output_grammar.h"
 
 namespace stagecoach {
 namespace {
@@ -42,130 +41,151 @@ OutputKind KindOf(absl::string_view head) {
   return thinks ? OutputKind::kReasoning : OutputKind::kContent;
 }
 
+// The answer is a row of messages, each with a head that says what it is: reasoning (the channel "analysis"), a call
+// (it has a function for its recipient), else content.
+class HarmonyParser : public OutputParser {
+ public:
+  HarmonyParser(const OutputStart& start, std::shared_ptr<const OutputTools> tools)
+      : tools_(tools != nullptr ? std::move(tools) : std::make_shared<OutputTools>()) {
+    const absl::string_view prompt = start.prompt_end;
+    const size_t message = prompt.rfind(kStart);
+    if (start.inside_reasoning) {
+      place_ = Place::kBody;
+      kind_ = OutputKind::kReasoning;
+    } else if (message != absl::string_view::npos && absl::EndsWith(prompt, kMessage)) {
+      place_ = Place::kBody;
+      kind_ = KindOf(prompt.substr(message));
+    }
+  }
+
+  bool inside_reasoning() const override { return place_ == Place::kBody && kind_ == OutputKind::kReasoning; }
+  size_t held_bytes() const override { return held_.size(); }
+
+ private:
+  enum class Place {
+    kBetween,  // after a message
+    kHead,     // after the role, which is in the prompt the first time
+    kBody,
+    kCall,  // held_ is a head with what follows it
+    kAfterCall,
+  };
+
+  // Each takes something off held_ or goes to another place; false: it cannot without more text.
+  bool Step(bool at_end, Deltas* out) override {
+    if (held_.empty()) return false;
+    switch (place_) {
+      case Place::kBetween: return StepBetween(at_end, out);
+      case Place::kHead: return StepHead(at_end, out);
+      case Place::kBody: return StepBody(at_end, out);
+      case Place::kCall: return StepCall(at_end, out);
+      case Place::kAfterCall:
+        DropHeld(LeadingSpace(held_));
+        if (!held_.empty()) place_ = Place::kBody;
+        return true;
+    }
+    return false;
+  }
+
+  // Either the next message begins as it should, or its head stands there alone, or text without any.
+  bool StepBetween(bool at_end, Deltas* out) {
+    const MarkerFit fit = FitMarker(held_, kAssistant, at_end);
+    if (fit == MarkerFit::kPerhaps) return false;
+    place_ = Place::kHead;
+    if (fit == MarkerFit::kYes) {
+      DropHeld(kAssistant.size());
+    } else if (absl::StartsWith(held_, kStart)) {  // the role of another
+      kind_ = OutputKind::kContent;
+      PutOut(kStart.size(), out);
+      place_ = Place::kBody;
+    }
+    return true;
+  }
+
+  bool StepHead(bool at_end, Deltas* out) {
+    bool is_head = false;
+    const bool is_marked = absl::StartsWith(held_, kChannel);
+    for (const absl::string_view mark : {kChannel, kRecipient, kMessage}) {
+      const MarkerFit fit = FitMarker(held_, mark, at_end);
+      if (fit == MarkerFit::kPerhaps) return false;
+      is_head |= fit == MarkerFit::kYes;
+    }
+    if (is_head) {
+      const size_t end = absl::string_view(held_).substr(0, kMostHead).find(kMessage);
+      if (end != absl::string_view::npos) {
+        TakeHead(end + kMessage.size(), out);
+        return true;
+      }
+      if (held_.size() < kMostHead && !at_end) return false;
+      if (held_.size() < kMostHead && is_marked) {
+        DropHeld(held_.size());  // marks alone, and no message after them
+        return false;
+      }
+    }
+    kind_ = OutputKind::kContent;
+    place_ = Place::kBody;
+    return true;
+  }
+
+  bool StepBody(bool at_end, Deltas* out) {
+    const MarkerPlace found = FindMarker(held_, kBodyEnds, at_end);
+    PutOut(found.position, out);
+    if (found.marker.empty()) return false;
+    if (found.marker != kStart) DropHeld(found.marker.size());
+    place_ = Place::kBetween;
+    return true;
+  }
+
+  bool StepCall(bool at_end, Deltas* out) {
+    const bool too_long = held_.size() > kMostCallBytes;
+    const absl::string_view text = absl::string_view(held_).substr(0, kMostCallBytes);
+    CallScanner scanner(text.substr(head_bytes_), at_end && !too_long);
+    scanner.SkipSpace();
+    const absl::string_view arguments = scanner.JsonValue();
+    if (scanner.ok() && arguments[0] != '{') scanner.Fail();
+    const CallReading reading = scanner.Result({});
+    if (reading.state == CallReading::State::kMore && !too_long) return false;
+    if (reading.state == CallReading::State::kDone) {
+      AppendCall({std::string(FunctionOf(text.substr(0, head_bytes_))), std::string(arguments), ""}, out);
+      DropHeld(head_bytes_ + reading.bytes);
+      place_ = Place::kAfterCall;
+    } else {
+      place_ = Place::kBody;
+      PutOut(head_bytes_, out);  // the rest is read as the text that it is
+    }
+    kind_ = OutputKind::kContent;
+    return true;
+  }
+
+  // Where the head ends with a message's mark.
+  void TakeHead(size_t bytes, Deltas* out) {
+    const absl::string_view head = absl::string_view(held_).substr(0, bytes);
+    kind_ = KindOf(head);
+    place_ = Place::kBody;
+    if (!IsFunction(head, *tools_)) {
+      DropHeld(bytes);
+    } else if (tools_->empty()) {
+      PutOut(bytes, out);
+    } else {
+      head_bytes_ = bytes;
+      place_ = Place::kCall;
+    }
+  }
+
+  void PutOut(size_t bytes, Deltas* out) {
+    AppendDelta(kind_, TextOfHeld(bytes), out);
+    DropHeld(bytes);
+  }
+
+  const std::shared_ptr<const OutputTools> tools_;
+  Place place_ = Place::kHead;
+  OutputKind kind_ = OutputKind::kContent;  // of the body
+  size_t head_bytes_ = 0;                   // kCall
+};
+
 }  // namespace
 
-HarmonyParser::HarmonyParser(const OutputStart& start, std::shared_ptr<const OutputTools> tools)
-    : tools_(tools != nullptr ? std::move(tools) : std::make_shared<OutputTools>()) {
-  const absl::string_view prompt = start.prompt_end;
-  const size_t message = prompt.rfind(kStart);
-  if (start.inside_reasoning) {
-    place_ = Place::kBody;
-    kind_ = OutputKind::kReasoning;
-  } else if (message != absl::string_view::npos && absl::EndsWith(prompt, kMessage)) {
-    place_ = Place::kBody;
-    kind_ = KindOf(prompt.substr(message));
-  }
-}
-
-void HarmonyParser::Advance(bool at_end, Deltas* out) {
-  while (Step(at_end, out)) {
-  }
-}
-
-bool HarmonyParser::Step(bool at_end, Deltas* out) {
-  if (held_.empty()) return false;
-  switch (place_) {
-    case Place::kBetween: return StepBetween(at_end, out);
-    case Place::kHead: return StepHead(at_end, out);
-    case Place::kBody: return StepBody(at_end, out);
-    case Place::kCall: return StepCall(at_end, out);
-    case Place::kAfterCall:
-      DropHeld(LeadingSpace(held_));
-      if (!held_.empty()) place_ = Place::kBody;
-      return true;
-  }
-  return false;
-}
-
-// Either the next message begins as it should, or its head stands there alone, or text without any.
-bool HarmonyParser::StepBetween(bool at_end, Deltas* out) {
-  const MarkerFit fit = FitMarker(held_, kAssistant, at_end);
-  if (fit == MarkerFit::kPerhaps) return false;
-  place_ = Place::kHead;
-  if (fit == MarkerFit::kYes) {
-    DropHeld(kAssistant.size());
-  } else if (absl::StartsWith(held_, kStart)) {  // the role of another
-    kind_ = OutputKind::kContent;
-    PutOut(kStart.size(), out);
-    place_ = Place::kBody;
-  }
-  return true;
-}
-
-bool HarmonyParser::StepHead(bool at_end, Deltas* out) {
-  bool is_head = false;
-  const bool is_marked = absl::StartsWith(held_, kChannel);
-  for (const absl::string_view mark : {kChannel, kRecipient, kMessage}) {
-    const MarkerFit fit = FitMarker(held_, mark, at_end);
-    if (fit == MarkerFit::kPerhaps) return false;
-    is_head |= fit == MarkerFit::kYes;
-  }
-  if (is_head) {
-    const size_t end = absl::string_view(held_).substr(0, kMostHead).find(kMessage);
-    if (end != absl::string_view::npos) {
-      TakeHead(end + kMessage.size(), out);
-      return true;
-    }
-    if (held_.size() < kMostHead && !at_end) return false;
-    if (held_.size() < kMostHead && is_marked) {
-      DropHeld(held_.size());  // marks alone, and no message after them
-      return false;
-    }
-  }
-  kind_ = OutputKind::kContent;
-  place_ = Place::kBody;
-  return true;
-}
-
-void HarmonyParser::TakeHead(size_t bytes, Deltas* out) {
-  const absl::string_view head = absl::string_view(held_).substr(0, bytes);
-  kind_ = KindOf(head);
-  place_ = Place::kBody;
-  if (!IsFunction(head, *tools_)) {
-    DropHeld(bytes);
-  } else if (tools_->empty()) {
-    PutOut(bytes, out);
-  } else {
-    head_bytes_ = bytes;
-    place_ = Place::kCall;
-  }
-}
-
-bool HarmonyParser::StepBody(bool at_end, Deltas* out) {
-  const MarkerPlace found = FindMarker(held_, kBodyEnds, at_end);
-  PutOut(found.position, out);
-  if (found.marker.empty()) return false;
-  if (found.marker != kStart) DropHeld(found.marker.size());
-  place_ = Place::kBetween;
-  return true;
-}
-
-bool HarmonyParser::StepCall(bool at_end, Deltas* out) {
-  const bool too_long = held_.size() > kMostCallBytes;
-  const absl::string_view text = absl::string_view(held_).substr(0, kMostCallBytes);
-  CallScanner scanner(text.substr(head_bytes_), at_end && !too_long);
-  scanner.SkipSpace();
-  const absl::string_view arguments = scanner.JsonValue();
-  if (scanner.ok() && arguments[0] != '{') scanner.Fail();
-  const CallReading reading = scanner.Result({});
-  if (reading.state == CallReading::State::kMore && !too_long) return false;
-  if (reading.state == CallReading::State::kDone) {
-    out->push_back({OutputKind::kCallStart, std::string(FunctionOf(text.substr(0, head_bytes_))), ""});
-    out->push_back({OutputKind::kCallArguments, std::string(arguments), ""});
-    out->push_back({OutputKind::kCallEnd, "", ""});
-    DropHeld(head_bytes_ + reading.bytes);
-    place_ = Place::kAfterCall;
-  } else {
-    place_ = Place::kBody;
-    PutOut(head_bytes_, out);  // the rest is read as the text that it is
-  }
-  kind_ = OutputKind::kContent;
-  return true;
-}
-
-void HarmonyParser::PutOut(size_t bytes, Deltas* out) {
-  AppendDelta(kind_, TextOfHeld(bytes), out);
-  DropHeld(bytes);
+std::unique_ptr<OutputParser> MakeHarmonyParser(const OutputStart& start, std::shared_ptr<const OutputTools> tools) {
+  return std::make_unique<HarmonyParser>(start, std::move(tools));
 }
 
 }  // namespace stagecoach

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/json/json_value.h"
-#include "coordinator/text/output/marker_search.h"
 
 namespace stagecoach {
 namespace {
@@ -75,10 +74,6 @@ bool IsJson(absl::string_view text, int most_depth) {
     if (extent.state != JsonExtent::State::kWhole) return false;
   }
   return !ReadJson(text).is_discarded();
-}
-
-bool IsJsonObject(absl::string_view text, int most_depth) {
-  return !text.empty() && text[0] == '{' && IsJson(text, most_depth);
 }
 
 std::vector<JsonMember> JsonMembers(absl::string_view object) {

@@ -22,7 +22,6 @@ JsonExtent MeasureJson(absl::string_view text, int most_depth);
 
 // Whether all of `text` is one value of JSON in UTF-8.
 bool IsJson(absl::string_view text, int most_depth);
-bool IsJsonObject(absl::string_view text, int most_depth);
 
 // Parts of a text that IsJson.
 struct JsonMember {

@@ -1,16 +1,12 @@
 #include "coordinator/text/output/output_format.h"
 
 #include "absl/strings/match.h"
+#include "common/base/value_range.h"
 
 namespace stagecoach {
 namespace {
 
-struct NamedFormat {
-  OutputFormat format;
-  absl::string_view name;
-};
-
-constexpr NamedFormat kNames[] = {
+constexpr NamedValue<OutputFormat> kNames[] = {
     {OutputFormat::kPlain, "none"},
     {OutputFormat::kHermesJson, "hermes_json"},
     {OutputFormat::kQwen3Coder, "qwen3_coder"},
@@ -36,7 +32,7 @@ constexpr NamedFormat kNames[] = {
 };
 
 // What is told by a mark that no other format has.
-constexpr NamedFormat kUniqueMarks[] = {
+constexpr NamedValue<OutputFormat> kUniqueMarks[] = {
     {OutputFormat::kKimiK2, "<|tool_calls_section_begin|>"},
     {OutputFormat::kMinimaxM2, "<minimax:tool_call>"},
     {OutputFormat::kGemma4, "<|tool_call>call:"},
@@ -44,23 +40,16 @@ constexpr NamedFormat kUniqueMarks[] = {
 
 }  // namespace
 
-absl::string_view OutputFormatName(OutputFormat format) {
-  for (const NamedFormat& named : kNames) {
-    if (named.format == format) return named.name;
-  }
-  return "";
-}
+absl::string_view OutputFormatName(OutputFormat format) { return NameOf(kNames, format); }
 
 std::optional<OutputFormat> OutputFormatByName(absl::string_view name) {
-  for (const NamedFormat& named : kNames) {
-    if (named.name == name) return named.format;
-  }
-  return std::nullopt;
+  const absl::StatusOr<OutputFormat> format = ParseName(kNames, "format", name);
+  return format.ok() ? std::optional(*format) : std::nullopt;
 }
 
 std::vector<absl::string_view> OutputFormatNames() {
   std::vector<absl::string_view> names;
-  for (const NamedFormat& named : kNames) names.push_back(named.name);
+  for (const auto& [format, name] : kNames) names.push_back(name);
   return names;
 }
 
@@ -70,8 +59,8 @@ OutputFormat FindOutputFormat(absl::string_view chat_template) {
   if (has("<|channel|>")) return OutputFormat::kHarmony;
   if (has("｜DSML｜")) return OutputFormat::kDeepseekV32;
   if (has("<｜tool▁calls▁begin｜>")) return has("```json") ? OutputFormat::kDeepseekR1 : OutputFormat::kDeepseekV31;
-  for (const NamedFormat& marked : kUniqueMarks) {
-    if (has(marked.name)) return marked.format;
+  for (const auto& [format, mark] : kUniqueMarks) {
+    if (has(mark)) return format;
   }
   if (has("<|START_ACTION|>") && has("<|START_RESPONSE|>")) return OutputFormat::kCommandR7b;
   if (has("<|tool_call_start|>") || has("<|tool_list_start|>") || has("List of tools: [")) return OutputFormat::kLfm2;

@@ -3,140 +3,38 @@
 namespace stagecoach {
 namespace {
 
-OutputGrammar Hermes() {
-  OutputGrammar grammar;
-  grammar.calls = {"<tool_call>"};
-  grammar.read = [](const OutputTools&, CallScanner* scanner) {
-    return ReadMarkedJson("<tool_call>", "</tool_call>", scanner);
-  };
-  return grammar;
-}
-
 // These models leave out the outer tag at times.
-OutputGrammar QwenCoder() {
-  OutputGrammar grammar;
-  grammar.calls = {"<tool_call>", "<function="};
-  grammar.read = ReadQwenCoder;
-  return grammar;
+OutputGrammar QwenCoder() { return {.calls = {"<tool_call>", "<function="}, .read = ReadQwenCoder}; }
+
+OutputGrammar Deepseek(CallReader* read) {
+  return {.calls = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"},
+          .section_ends = {"<｜tool▁calls▁end｜>"},
+          .read = read};
 }
 
-OutputGrammar Glm() {
-  OutputGrammar grammar;
-  grammar.space_first = true;
-  grammar.calls = {"<tool_call>"};
-  grammar.read = ReadGlm;
-  return grammar;
+OutputGrammar Mistral(CallReader* read) {
+  return {.open = "[THINK]", .close = "[/THINK]", .calls = {"[TOOL_CALLS]"}, .read = read};
 }
 
-OutputGrammar Deepseek(bool fenced) {
-  OutputGrammar grammar;
-  grammar.calls = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"};
-  grammar.section_ends = {"<｜tool▁calls▁end｜>"};
-  grammar.read = fenced ? [](const OutputTools&, CallScanner* scanner) { return ReadDeepseekR1(scanner); }
-                        : [](const OutputTools&, CallScanner* scanner) { return ReadDeepseekV31(scanner); };
-  return grammar;
+// A call in JSON after the mark `kOpen`, up to `kClose` unless that is empty.
+template <const char* kOpen, const char* kClose>
+Calls ReadJsonBetween(const OutputTools&, CallScanner* scanner) {
+  return ReadMarkedJson(kOpen, kClose, scanner);
 }
 
-OutputGrammar DeepseekV32() {
-  OutputGrammar grammar;
-  grammar.calls = {"<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"};
-  grammar.calls_in_section = {"<｜DSML｜invoke "};
-  grammar.section_ends = {"</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"};
-  grammar.read = ReadDeepseekV32;
-  return grammar;
-}
-
-OutputGrammar Kimi() {
-  OutputGrammar grammar;
-  grammar.calls = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"};
-  grammar.calls_in_reasoning = grammar.calls;
-  grammar.section_ends = {"<|tool_calls_section_end|>"};
-  grammar.read = [](const OutputTools&, CallScanner* scanner) { return ReadKimi(scanner); };
-  return grammar;
-}
-
-OutputGrammar Llama() {
-  OutputGrammar grammar;
-  grammar.model_opens = false;
-  grammar.calls = {"{", "<|python_tag|>"};
-  grammar.calls_at_start_only = true;
-  grammar.read = ReadLlama;
-  return grammar;
-}
-
-OutputGrammar Mistral(bool list_of_json) {
-  OutputGrammar grammar;
-  grammar.open = "[THINK]";
-  grammar.close = "[/THINK]";
-  grammar.calls = {"[TOOL_CALLS]"};
-  grammar.read = list_of_json ? [](const OutputTools&,
-                                   CallScanner* scanner) { return ReadMarkedJson("[TOOL_CALLS]", "", scanner); }
-                              : [](const OutputTools&, CallScanner* scanner) { return ReadMistralArgs(scanner); };
-  return grammar;
-}
-
-OutputGrammar Minimax() {
-  OutputGrammar grammar;
-  grammar.calls = {"<minimax:tool_call>"};
-  grammar.calls_in_section = {"<invoke "};
-  grammar.section_ends = {"</minimax:tool_call>"};
-  grammar.read = ReadMinimax;
-  return grammar;
-}
-
-OutputGrammar Gemma() {
-  OutputGrammar grammar;
-  grammar.open = "<|channel>thought";
-  grammar.close = "<channel|>";
-  grammar.calls = {"<|tool_call>"};
-  grammar.read = [](const OutputTools&, CallScanner* scanner) { return ReadGemma4(scanner); };
-  grammar.silent = {"<channel|>"};  // these models write it once more at times
-  return grammar;
-}
-
-OutputGrammar Command() {
-  OutputGrammar grammar;
-  grammar.open = "<|START_THINKING|>";
-  grammar.close = "<|END_THINKING|>";
-  grammar.calls = {"<|START_ACTION|>"};
-  grammar.read = [](const OutputTools&, CallScanner* scanner) {
-    return ReadMarkedJson("<|START_ACTION|>", "<|END_ACTION|>", scanner);
-  };
-  grammar.silent = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"};
-  return grammar;
-}
-
-OutputGrammar Lfm() {
-  OutputGrammar grammar;
-  grammar.calls = {"<|tool_call_start|>"};
-  grammar.read = [](const OutputTools&, CallScanner* scanner) { return ReadLfm2(scanner); };
-  return grammar;
-}
-
-OutputGrammar Granite() {
-  OutputGrammar grammar;
-  grammar.calls = {"<|tool_call|>"};
-  grammar.read = [](const OutputTools&, CallScanner* scanner) { return ReadMarkedJson("<|tool_call|>", "", scanner); };
-  grammar.content_open = "<response>";
-  grammar.content_close = "</response>";
-  return grammar;
-}
-
-OutputGrammar NemotronNano() {
-  OutputGrammar grammar;
-  grammar.calls = {"<TOOLCALL>"};
-  grammar.read = [](const OutputTools&, CallScanner* scanner) {
-    return ReadMarkedJson("<TOOLCALL>", "</TOOLCALL>", scanner);
-  };
-  return grammar;
-}
+constexpr char kNothing[] = "";
+constexpr char kHermesOpen[] = "<tool_call>", kHermesClose[] = "</tool_call>";
+constexpr char kMistralOpen[] = "[TOOL_CALLS]";
+constexpr char kCommandOpen[] = "<|START_ACTION|>", kCommandClose[] = "<|END_ACTION|>";
+constexpr char kGraniteOpen[] = "<|tool_call|>";
+constexpr char kNemotronOpen[] = "<TOOLCALL>", kNemotronClose[] = "</TOOLCALL>";
 
 }  // namespace
 
 OutputGrammar GrammarOf(OutputFormat format) {
   OutputGrammar grammar;
   switch (format) {
-    case OutputFormat::kHermesJson: return Hermes();
+    case OutputFormat::kHermesJson: return {.calls = {kHermesOpen}, .read = ReadJsonBetween<kHermesOpen, kHermesClose>};
     case OutputFormat::kNemotron3: return QwenCoder();
     case OutputFormat::kQwen35:
       grammar = QwenCoder();
@@ -147,21 +45,49 @@ OutputGrammar GrammarOf(OutputFormat format) {
       grammar.model_opens = false;
       return grammar;
     case OutputFormat::kGlm45:
-    case OutputFormat::kGlm47: return Glm();
-    case OutputFormat::kDeepseekV31: return Deepseek(/*fenced=*/false);
-    case OutputFormat::kDeepseekR1: return Deepseek(/*fenced=*/true);
-    case OutputFormat::kDeepseekV32: return DeepseekV32();
-    case OutputFormat::kKimiK2: return Kimi();
-    case OutputFormat::kLlama3Json: return Llama();
-    case OutputFormat::kMistralV3: return Mistral(/*list_of_json=*/true);
+    case OutputFormat::kGlm47: return {.space_first = true, .calls = {"<tool_call>"}, .read = ReadGlm};
+    case OutputFormat::kDeepseekV31: return Deepseek(ReadDeepseekV31);
+    case OutputFormat::kDeepseekR1: return Deepseek(ReadDeepseekR1);
+    case OutputFormat::kDeepseekV32:
+      return {.calls = {"<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"},
+              .calls_in_section = {"<｜DSML｜invoke "},
+              .section_ends = {"</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"},
+              .read = ReadDeepseekV32};
+    case OutputFormat::kKimiK2:
+      return {.calls_in_reasoning = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
+              .calls = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>"},
+              .section_ends = {"<|tool_calls_section_end|>"},
+              .read = ReadKimi};
+    case OutputFormat::kLlama3Json:
+      return {.model_opens = false, .calls = {"{", "<|python_tag|>"}, .calls_at_start_only = true, .read = ReadLlama};
+    case OutputFormat::kMistralV3: return Mistral(ReadJsonBetween<kMistralOpen, kNothing>);
     case OutputFormat::kMistralSmall32:
-    case OutputFormat::kMistralArgs: return Mistral(/*list_of_json=*/false);
-    case OutputFormat::kMinimaxM2: return Minimax();
-    case OutputFormat::kGemma4: return Gemma();
-    case OutputFormat::kCommandR7b: return Command();
-    case OutputFormat::kLfm2: return Lfm();
-    case OutputFormat::kGranite3: return Granite();
-    case OutputFormat::kNemotronNanoV2: return NemotronNano();
+    case OutputFormat::kMistralArgs: return Mistral(ReadMistralArgs);
+    case OutputFormat::kMinimaxM2:
+      return {.calls = {"<minimax:tool_call>"},
+              .calls_in_section = {"<invoke "},
+              .section_ends = {"</minimax:tool_call>"},
+              .read = ReadMinimax};
+    case OutputFormat::kGemma4:
+      return {.open = "<|channel>thought",
+              .close = "<channel|>",
+              .calls = {"<|tool_call>"},
+              .read = ReadGemma4,
+              .silent = {"<channel|>"}};  // these models write it once more at times
+    case OutputFormat::kCommandR7b:
+      return {.open = "<|START_THINKING|>",
+              .close = "<|END_THINKING|>",
+              .calls = {kCommandOpen},
+              .read = ReadJsonBetween<kCommandOpen, kCommandClose>,
+              .silent = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}};
+    case OutputFormat::kLfm2: return {.calls = {"<|tool_call_start|>"}, .read = ReadLfm2};
+    case OutputFormat::kGranite3:
+      return {.calls = {kGraniteOpen},
+              .read = ReadJsonBetween<kGraniteOpen, kNothing>,
+              .content_open = "<response>",
+              .content_close = "</response>"};
+    case OutputFormat::kNemotronNanoV2:
+      return {.calls = {kNemotronOpen}, .read = ReadJsonBetween<kNemotronOpen, kNemotronClose>};
     case OutputFormat::kPlain:
     case OutputFormat::kHarmony: break;
   }

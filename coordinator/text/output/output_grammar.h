@@ -1,11 +1,12 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_OUTPUT_OUTPUT_GRAMMAR_H_
 #define STAGECOACH_COORDINATOR_TEXT_OUTPUT_OUTPUT_GRAMMAR_H_
 
+#include <memory>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "coordinator/text/output/call_readers.h"
-#include "coordinator/text/output/output_format.h"
+#include "coordinator/text/output/output_parser.h"
 
 namespace stagecoach {
 
@@ -23,7 +24,7 @@ struct OutputGrammar {
   std::vector<absl::string_view> calls_in_section;  // further ones after the first call
   std::vector<absl::string_view> section_ends;      // once after calls
   bool calls_at_start_only = false;
-  Calls (*read)(const OutputTools& tools, CallScanner* scanner) = nullptr;
+  CallReader* read = nullptr;
 
   std::vector<absl::string_view> silent;  // in content, and no part of it
   // Around all content, or absent.
@@ -33,6 +34,11 @@ struct OutputGrammar {
 
 // Of every format but kHarmony, whose text is a row of messages.
 OutputGrammar GrammarOf(OutputFormat format);
+
+std::unique_ptr<OutputParser> MakeMarkedParser(OutputGrammar grammar, const OutputStart& start,
+                                               std::shared_ptr<const OutputTools> tools);
+// Of kHarmony.
+std::unique_ptr<OutputParser> MakeHarmonyParser(const OutputStart& start, std::shared_ptr<const OutputTools> tools);
 
 }  // namespace stagecoach
 

@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "common/json/json_value.h"
-#include "coordinator/text/output/harmony_parser.h"
-#include "coordinator/text/output/marked_parser.h"
+#include "coordinator/text/output/output_grammar.h"
 
 namespace stagecoach {
 namespace {
@@ -54,10 +53,8 @@ OutputTools::Parameter OutputTools::Find(absl::string_view function, absl::strin
 }
 
 std::vector<OutputDelta> OutputParser::Feed(absl::string_view text) {
-  Deltas out;
   held_.append(text.data(), text.size());
-  Advance(/*at_end=*/false, &out);
-  return out;
+  return Advance(/*at_end=*/false);
 }
 
 std::vector<OutputDelta> OutputParser::FeedControl(absl::string_view text) {
@@ -66,10 +63,29 @@ std::vector<OutputDelta> OutputParser::FeedControl(absl::string_view text) {
   return Feed(text);
 }
 
-std::vector<OutputDelta> OutputParser::Finish() {
+std::vector<OutputDelta> OutputParser::Finish() { return Advance(/*at_end=*/true); }
+
+OutputParser::Deltas OutputParser::Advance(bool at_end) {
   Deltas out;
-  Advance(/*at_end=*/true, &out);
+  while (Step(at_end, &out)) {
+  }
+  if (at_end) End(&out);
   return out;
+}
+
+void OutputParser::AppendDelta(OutputKind kind, absl::string_view text, Deltas* out) {
+  if (text.empty()) return;
+  if (!out->empty() && out->back().kind == kind) {
+    out->back().text.append(text.data(), text.size());
+  } else {
+    out->push_back({kind, std::string(text), ""});
+  }
+}
+
+void OutputParser::AppendCall(const ToolCall& call, Deltas* out) {
+  out->push_back({OutputKind::kCallStart, call.name, call.id});
+  out->push_back({OutputKind::kCallArguments, call.arguments, ""});
+  out->push_back({OutputKind::kCallEnd, "", ""});
 }
 
 std::string OutputParser::TextOfHeld(size_t bytes) const {
@@ -93,8 +109,8 @@ void OutputParser::DropHeld(size_t bytes) {
 
 std::unique_ptr<OutputParser> OutputParser::Make(OutputFormat format, const OutputStart& start,
                                                  std::shared_ptr<const OutputTools> tools) {
-  if (format == OutputFormat::kHarmony) return std::make_unique<HarmonyParser>(start, std::move(tools));
-  return std::make_unique<MarkedParser>(GrammarOf(format), start, std::move(tools));
+  if (format == OutputFormat::kHarmony) return MakeHarmonyParser(start, std::move(tools));
+  return MakeMarkedParser(GrammarOf(format), start, std::move(tools));
 }
 
 }  // namespace stagecoach

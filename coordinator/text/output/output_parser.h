@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
 #include "common/json/json.h"
+#include "coordinator/text/output/call_scanner.h"
 #include "coordinator/text/output/output_format.h"
 
 namespace stagecoach {
@@ -55,25 +55,23 @@ class OutputTools {
 };
 
 struct OutputStart {
-  // What the prompt ends with; a few hundred bytes are enough. It tells whether the answer begins inside a reasoning
-  // block, or after one that the prompt closed.
+  // A few hundred bytes: whether the answer begins inside a reasoning block, or after one that the prompt closed.
   std::string prompt_end;
-  // The answer continues reasoning of which the prompt has a part already: begins inside whatever the prompt ends with.
+  // The answer continues reasoning that the prompt has begun, whatever the prompt ends with.
   bool inside_reasoning = false;
 
   // Of an answer to a prompt with this text.
   static OutputStart After(absl::string_view prompt);
 };
 
-// Fed with the text of an answer, control tokens as their text and without the token that ended it. What is fed as a
-// control token is a marker or nothing: where it turns out to be content or reasoning it is left out. How the text is
-// cut to pieces makes no difference to what comes out, pieces of one kind put together. Text leaves once it cannot
-// belong to a marker any more, a call once it is complete; the memory is bounded by kMostCallBytes. What can not be
-// read as a call is content, with those of its markers that were fed as text. Of the text only markers are left out,
-// and the white space that belongs to them: at both ends of a reasoning block, after it, and around calls where no text
-// follows. Bytes that are no UTF-8 pass through.
-//
-// Not thread-safe.
+// Fed with the text of an answer, control tokens as their text, without the token that ended it. Not thread-safe.
+//   Pieces    How the text is cut makes no difference, once deltas of one kind are put together.
+//   Delay     Text leaves when it cannot belong to a marker any more, a call when it is complete. kMostCallBytes bounds
+//             the memory.
+//   Content   What cannot be read as a call is content, with those of its markers that were fed as text. A control
+//             token is a marker or nothing. Bytes that are no UTF-8 pass through.
+//   Left out  Markers and their white space: at both ends of a reasoning block, after it, and around calls where no
+//             text follows.
 class OutputParser {
  public:
   static constexpr size_t kMostCallBytes = 256 << 10;  // what is longer is no call but content
@@ -98,8 +96,14 @@ class OutputParser {
  protected:
   using Deltas = std::vector<OutputDelta>;
 
-  // Takes as many steps as what is held allows; at_end: no more will come.
-  virtual void Advance(bool at_end, Deltas* out) = 0;
+  // Takes a step if what is held allows one; at_end: no more will come.
+  virtual bool Step(bool at_end, Deltas* out) = 0;
+  // After the last step of all.
+  virtual void End(Deltas*) {}
+
+  // Appends to the last delta where that is of the same kind.
+  static void AppendDelta(OutputKind kind, absl::string_view text, Deltas* out);
+  static void AppendCall(const ToolCall& call, Deltas* out);
 
   // The first bytes of what is held, as text without the control tokens in it.
   std::string TextOfHeld(size_t bytes) const;
@@ -108,6 +112,8 @@ class OutputParser {
   std::string held_;  // not decided yet
 
  private:
+  Deltas Advance(bool at_end);
+
   struct Range {
     size_t begin, end;  // bytes since the beginning
   };

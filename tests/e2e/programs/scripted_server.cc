@@ -30,7 +30,7 @@
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/http/service/opened_model.h"
-#include "coordinator/http/service/service.h"
+#include "coordinator/http/service/serving.h"
 #include "tests/testing/scripted/scripted_engine.h"
 
 namespace stagecoach {

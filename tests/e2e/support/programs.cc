@@ -1,23 +1,33 @@
 #include "tests/e2e/support/programs.h"
 
-#include <map>
+#include <algorithm>
+#include <filesystem>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace stagecoach::testing {
-namespace {
-
-void Append(const Words& more, Words* words) { words->insert(words->end(), more.begin(), more.end()); }
-
-}  // namespace
 
 Words Joined(Words words, const Words& more) {
-  Append(more, &words);
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words WordsOf(absl::string_view line) {
+  Words words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+  for (std::string& word : words) word = absl::StrReplaceAll(word, {{"''", ""}, {"MODEL", DemoModelPath()}});
   return words;
 }
 
 std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n', absl::SkipEmpty()); }
+
+int64_t LinesIn(const std::string& path) {
+  const std::string text = std::filesystem::exists(path) ? ReadFileOrDie(path) : "";
+  return std::count(text.begin(), text.end(), '\n');
+}
 
 std::string Repeated(const std::string& word, int times) {
   std::string text;
@@ -29,12 +39,37 @@ ProgramResult Coordinator(const Words& arguments, const std::string& input, doub
   return RunProgram(CoordinatorProgram(), arguments, input, timeout_s);
 }
 
+std::string CoordinatorOut(const Words& arguments, const std::string& input, double timeout_s) {
+  const ProgramResult result = Coordinator(arguments, input, timeout_s);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  return result.exit_code == 0 ? result.out : "";
+}
+
+Json CoordinatorJson(const Words& arguments, const std::string& input, double timeout_s) {
+  const std::string out = CoordinatorOut(arguments, input, timeout_s);
+  return out.empty() ? Json() : Json::parse(out);
+}
+
+void ExpectRefused(const Words& first, const std::vector<WrongCommand>& commands, Refusal refusal,
+                   const std::string& directory) {
+  for (const WrongCommand& wrong : commands) {
+    const Words words = Joined(first, WordsOf(absl::StrReplaceAll(wrong.line, {{"DIR", directory}})));
+    SCOPED_TRACE(absl::StrJoin(words, " "));
+    const ProgramResult result = Coordinator(words, wrong.input);
+    EXPECT_EQ(result.exit_code, wrong.exit_code) << result;
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("coordinator: "), HasSubstr(wrong.message)));
+    EXPECT_THAT(result.out, IsEmpty());
+    if (refusal == Refusal::kAnyLines) continue;
+    EXPECT_THAT(result.err, StartsWith("coordinator: "));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+}
+
 Words WorldArguments(const Words& coordinator_arguments, int stages) {
-  Words words = {"--oversubscribe",   "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-n", "1",
-                 CoordinatorProgram()};
-  Append(coordinator_arguments, &words);
-  if (stages > 0) Append({":", "-n", absl::StrCat(stages), StageWorkerProgram()}, &words);
-  return words;
+  Words words = Joined(WordsOf("--oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n 1"),
+                       Joined({CoordinatorProgram()}, coordinator_arguments));
+  return stages == 0 ? words : Joined(words, {":", "-n", absl::StrCat(stages), StageWorkerProgram()});
 }
 
 std::vector<std::pair<std::string, std::string>> AllowRoot() {
@@ -45,16 +80,20 @@ ProgramResult World(const Words& coordinator_arguments, int stages, const std::s
   return RunProgram("mpirun", WorldArguments(coordinator_arguments, stages), input, timeout_s, AllowRoot());
 }
 
-Words Generate(const Words& more) {
-  Words words = {"generate", "-m", DemoModelPath(), "--raw", "-q", "--threads", "1"};
-  Append(more, &words);
-  return words;
-}
+Words Generate(const Words& more) { return Joined(WordsOf("generate -m MODEL --raw -q --threads 1"), more); }
 
 Words Batch(const std::string& in, const std::string& out, const Words& more) {
-  Words words = {"batch", "-m", DemoModelPath(), "-i", in, "-o", out, "-q", "--threads", "1"};
-  Append(more, &words);
-  return words;
+  return Joined({"batch", "-m", DemoModelPath(), "-i", in, "-o", out, "-q", "--threads", "1"}, more);
+}
+
+std::vector<pid_t> StagesOf(pid_t front) {
+  std::vector<pid_t> stages;
+  for (const ProcessInfo& process : DescendantsNamed(front, "stage_worker")) {
+    const std::string program = process.command.substr(0, process.command.find(' '));  // the launcher names it, too
+    const bool checks = absl::StrContains(process.command, "--check");                 // the kernels, before the job
+    if (absl::EndsWith(program, "stage_worker") && !checks) stages.push_back(process.pid);
+  }
+  return stages;
 }
 
 std::string BatchInputLine(const std::string& custom_id, const Json& body) {
@@ -65,8 +104,8 @@ std::map<std::string, Json> ReadBatchOutput(const std::string& path) {
   std::map<std::string, Json> lines;
   const std::string text = ReadFileOrDie(path);
   EXPECT_TRUE(text.empty() || text.back() == '\n') << "the last line is torn";
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    Json json = Json::parse(line.begin(), line.end());
+  for (const std::string& line : Lines(text)) {
+    Json json = Json::parse(line);
     const bool by_number =
         json["custom_id"].is_null() || (json["error"].is_object() && json["error"]["code"] == "duplicate_custom_id");
     const std::string key =

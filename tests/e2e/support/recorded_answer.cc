@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/http/sse_reader.h"
+#include "coordinator/http/http_client.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach::testing {
@@ -68,6 +68,8 @@ int64_t RecordedAnswer::tokens() const {
   for (const auto& [index, choice] : choices) sum += static_cast<int64_t>(choice.tokens.size());
   return sum;
 }
+
+std::string RecordedAnswer::text() const { return choices.empty() ? "" : choices.begin()->second.text; }
 
 std::string RecordedAnswer::ToString() const {
   std::string all = absl::StrCat("status ", status, complete ? ", complete" : ", cut short", "\n");
@@ -136,7 +138,7 @@ Question MixedQuestion(int i, int tokens) {
 }
 
 RecordedAnswer Record(const std::string& url, const Question& question,
-                      const std::function<bool(const RecordedAnswer&)>& go_on, absl::Duration silence) {
+                      const std::function<bool(const RecordedAnswer&)>& go_on) {
   RecordedAnswer answer;
   SseReader reader;
   HttpCall call;
@@ -153,7 +155,7 @@ RecordedAnswer Record(const std::string& url, const Question& question,
     };
   }
   HttpClientOptions options;
-  options.silence_timeout = silence;
+  options.silence_timeout = absl::Seconds(120);
   const absl::StatusOr<HttpReply> reply = HttpClient(*ParseHttpUrl(url), options).Call(call);
   if (!reply.ok()) {
     answer.error = std::string(reply.status().message());

@@ -34,6 +34,7 @@ struct RecordedAnswer {
   int64_t processed = -1;  // tokens of the prompt, of a stream that asks for progress
 
   int64_t tokens() const;        // of all choices
+  std::string text() const;      // of the first choice
   std::string ToString() const;  // all of it but how much was cached, which depends on what others asked before
   // Tokens and log-probabilities of one choice, in the form that both APIs have.
   std::string Sampled(int choice = 0) const;
@@ -59,10 +60,9 @@ Question ChatQuestion(const std::string& message, int tokens, int seed);
 Question MixedQuestion(int i, int tokens);
 
 // Asks, and reads to the end. `go_on`: of a stream, after each piece of it, keep-alives too; false: the client goes.
-// The answer has no more than `silence` without a byte.
+// 120 s without a byte end an answer.
 RecordedAnswer Record(const std::string& url, const Question& question,
-                      const std::function<bool(const RecordedAnswer&)>& go_on = nullptr,
-                      absl::Duration silence = absl::Seconds(120));
+                      const std::function<bool(const RecordedAnswer&)>& go_on = nullptr);
 
 // All at once. `go_on` is called from several threads, with the number of the question.
 std::vector<RecordedAnswer> RecordAll(const std::string& url, const std::vector<Question>& questions,

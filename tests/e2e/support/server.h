@@ -1,28 +1,19 @@
 #ifndef STAGECOACH_TESTS_E2E_SUPPORT_SERVER_H_
 #define STAGECOACH_TESTS_E2E_SUPPORT_SERVER_H_
 
-// `coordinator serve` as it is run, and a client of it.
+// `coordinator serve` as it is run.
 
-#include <functional>
+#include <signal.h>
+
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/http/http_client.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/comes_true.h"
 
 namespace stagecoach::testing {
-
-// Of the choice 0.
-struct ServedAnswer {
-  int status = 0;
-  std::string body;  // whole, of one that is no stream
-  std::string text;
-  std::string finish_reason;
-  bool done = false;  // a stream that ended as it should
-  std::string error;  // of the connection
-};
 
 class Server {
  public:
@@ -38,20 +29,26 @@ class Server {
   int port() const { return port_; }  // 0: it does not listen
   std::string url() const;
   bool AwaitReady(double timeout_s = 60);  // the line on stderr
+  ProgramResult End(int signal = SIGTERM);
 
   HttpReply Get(const std::string& path) const;
   HttpReply Post(const std::string& path, const Json& body) const;
-  // The answer to a completion or a conversation; `on_text`: as its text grows; false: enough.
-  ServedAnswer Ask(const std::string& path, Json body,
-                   const std::function<bool(const ServedAnswer&)>& on_text = nullptr) const;
   // Of a sample as it is written: name and labels; -1: there is none.
-  double Metric(const std::string& sample) const;
+  double Metric(const std::string& sample) const { return Sum(sample + " "); }
+  // Of all samples whose line begins with `begin` and has `part` in it; -1: there is none.
+  double Sum(const std::string& begin, const std::string& part = "") const;
 
  private:
   HttpReply Call(const HttpCall& call) const;
 
   std::unique_ptr<Subprocess> process_;
   int port_ = 0;
+};
+
+// One that has loaded its model, or the test has failed.
+class ReadyServer : public Server {
+ public:
+  explicit ReadyServer(const Words& more) : Server(more) { EXPECT_TRUE(AwaitReady()) << process().err(); }
 };
 
 }  // namespace stagecoach::testing

@@ -1,59 +1,24 @@
 #include "tests/hosts/support/generation.h"
 
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <sstream>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/testing/paths.h"
-#include "tests/testing/shared_data.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using nlohmann::json;
-using Words = std::vector<std::string>;
-
 constexpr char kStepLog[] = "/mnt/steps.jsonl";
 constexpr char kHostFile[] = "/mnt/hostfile";
 
-Words Generate(int tokens) {
-  return {"generate",
-          "-m",
-          DemoModelPath(),
-          "--raw",
-          "-p",
-          "And Jesus said unto them",
-          "-n",
-          absl::StrCat(tokens),
-          "--temp",
-          "0.8",
-          "--seed",
-          "11",
-          "--ignore-eos",
-          "-t",
-          "1",
-          "--output",
-          "json",
-          "--logprobs",
-          "3"};
+Words GenerateOf(int tokens) {
+  return Joined(WordsOf("generate -m MODEL --raw --temp 0.8 --seed 11 --ignore-eos -t 1 --output json --logprobs 3"),
+                {"-p", "And Jesus said unto them", "-n", absl::StrCat(tokens)});
 }
 
 }  // namespace
 
 EmulatedHosts* HostsTest::hosts_ = nullptr;
-
-void SleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
-int LinesWith(const std::string& text, const std::string& part) {
-  std::istringstream lines(text);
-  int count = 0;
-  for (std::string line; std::getline(lines, line);) count += absl::StrContains(line, part) ? 1 : 0;
-  return count;
-}
 
 void HostsTest::TearDownTestSuite() {
   delete hosts_;
@@ -77,10 +42,8 @@ std::unique_ptr<Subprocess> HostsTest::Start(const std::string& hostfile, const 
                                              std::vector<std::pair<std::string, std::string>> environment) {
   WriteFileOrDie(hosts_->Outside(kHostFile), hostfile);
   std::filesystem::remove(hosts_->Outside(kStepLog));
-  Words arguments = Generate(kTokens);
-  arguments.insert(arguments.end(), {"--hostfile", kHostFile, "--step-log", kStepLog, "--stage-delay-us", "10000"});
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return StartVerb(arguments, std::move(environment));
+  const Words over_hosts = {"--hostfile", kHostFile, "--step-log", kStepLog, "--stage-delay-us", "10000"};
+  return StartVerb(Joined(Joined(GenerateOf(kTokens), over_hosts), more), std::move(environment));
 }
 
 std::unique_ptr<Subprocess> HostsTest::StartVerb(const Words& arguments,
@@ -91,12 +54,9 @@ std::unique_ptr<Subprocess> HostsTest::StartVerb(const Words& arguments,
 
 void HostsTest::AwaitSteps(Subprocess* front, int steps) {
   const std::string log = hosts_->Outside(kStepLog);
-  for (int i = 0; i < 600; ++i) {
-    if (std::filesystem::exists(log) && LinesWith(ReadFileOrDie(log), "{") >= steps) return;
-    front->WaitForOutput("\x01", 0.05);  // collects output for a moment
-    if (!IsAlive(front->pid())) break;
-  }
-  ADD_FAILURE() << "no " << steps << " micro-batches; " << front->err();
+  const auto done = [&] { return LinesIn(log) >= steps || !IsAlive(front->pid()); };
+  EXPECT_TRUE(front->WaitUntil(done, 30) && LinesIn(log) >= steps)
+      << "no " << steps << " micro-batches; " << front->err();
 }
 
 std::vector<ProcessInfo> HostsTest::Stages(int host) {
@@ -108,43 +68,35 @@ std::vector<ProcessInfo> HostsTest::Stages(int host) {
 
 pid_t HostsTest::AwaitStage(int host) {
   std::vector<ProcessInfo> stages;
-  for (int i = 0; i < 200 && stages.empty(); ++i) {
-    if (i > 0) SleepFor(0.1);
-    stages = Stages(host);
-  }
+  ComesTrue([&] { return !(stages = Stages(host)).empty(); });
   EXPECT_EQ(stages.size(), 1u) << "stages on " << EmulatedHosts::Name(host);
   return stages.empty() ? 0 : stages[0].pid;
 }
 
-const json& HostsTest::Undisturbed() {
-  static const json* answer = [] {
-    const ProgramResult result = RunProgram(CoordinatorProgram(), Generate(kTokens));
-    EXPECT_EQ(result.exit_code, 0) << result;
-    return new json(json::parse(result.out, nullptr, false));
-  }();
+const Json& HostsTest::Undisturbed() {
+  static const Json* answer = new Json(CoordinatorJson(GenerateOf(kTokens)));
   return *answer;
 }
 
-json HostsTest::ExpectTheAnswer(Subprocess* front, double timeout_s) {
-  const ProgramResult result = front->Wait(timeout_s);
+Json HostsTest::ExpectTheAnswer(Subprocess* front, const Words& hosts) {
+  const ProgramResult result = front->Wait(60);
   EXPECT_EQ(result.exit_code, 0) << result;
-  json answer = json::parse(result.out, nullptr, false);
+  Json answer = Json::parse(result.out, nullptr, false);
   if (!answer.is_object()) {
     ADD_FAILURE() << "no answer: " << result.out;
-    return {{"timings", json::object()}, {"stages", json::array()}};
+    return {{"timings", Json::object()}, {"stages", Json::array()}};
   }
-  const json& expected = Undisturbed();
+  const Json& expected = Undisturbed();
   EXPECT_EQ(expected["tokens"].size(), static_cast<size_t>(kTokens));
   EXPECT_EQ(answer["tokens"].dump(), expected["tokens"].dump()) << result.err;
   EXPECT_EQ(answer["logprobs"].dump(), expected["logprobs"].dump()) << result.err;
   EXPECT_EQ(answer["text"], expected["text"]);
+  Words found;
+  for (const Json& stage : answer["stages"]) found.push_back(stage["host"]);
+  if (!hosts.empty()) {
+    EXPECT_EQ(found, hosts) << result.err;
+  }
   return answer;
-}
-
-Words HostsTest::HostsOf(const json& answer) {
-  Words hosts;
-  for (const json& stage : answer["stages"]) hosts.push_back(stage["host"]);
-  return hosts;
 }
 
 void HostsTest::ExpectNothingLeft() {

@@ -8,10 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/json/json_value.h"
-#include "gtest/gtest.h"
+#include "tests/e2e/support/programs.h"
 #include "tests/testing/hosts/emulated_hosts.h"
-#include "tests/testing/subprocess.h"
 
 namespace stagecoach::testing {
 
@@ -24,7 +22,7 @@ class HostsTest : public ::testing::Test {
   static constexpr char kThreeHosts[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\n";
   static constexpr char kWithASpare[] = "host1 slots=1\nhost2 slots=1\nhost3 slots=1\nhost4 slots=1 spare\n";
   // Options: a launch waits 3 s for hosts that do not answer.
-  static std::vector<std::string> ShortHostTimeout() { return {"--host-timeout", "3"}; }
+  static Words ShortHostTimeout() { return {"--host-timeout", "3"}; }
 
   static void TearDownTestSuite();
   void SetUp() override;
@@ -36,10 +34,10 @@ class HostsTest : public ::testing::Test {
   // `coordinator generate` on host 1 over the hosts of this file ("host2 slots=1\n..."), with one JSON object as its
   // output. Each stage holds every micro-batch for 10 ms. The agent is given by Open MPI's variable, which
   // `environment` may change.
-  std::unique_ptr<Subprocess> Start(const std::string& hostfile, const std::vector<std::string>& more = {},
+  std::unique_ptr<Subprocess> Start(const std::string& hostfile, const Words& more = {},
                                     std::vector<std::pair<std::string, std::string>> environment = {});
   // Any verb on host 1, which finds the agent as Start's does.
-  std::unique_ptr<Subprocess> StartVerb(const std::vector<std::string>& arguments,
+  std::unique_ptr<Subprocess> StartVerb(const Words& arguments,
                                         std::vector<std::pair<std::string, std::string>> environment = {});
   // Waits until so many micro-batches of the started generation are done.
   void AwaitSteps(Subprocess* front, int steps);
@@ -49,23 +47,16 @@ class HostsTest : public ::testing::Test {
   pid_t AwaitStage(int host);
 
   // Ends well with the tokens and log-probabilities of an undisturbed run on one host, to the last digit. Returns the
-  // whole answer.
-  nlohmann::json ExpectTheAnswer(Subprocess* front, double timeout_s = 60);
-  // The hosts of the last job's stages.
-  static std::vector<std::string> HostsOf(const nlohmann::json& answer);
+  // whole answer. `hosts`: of the last job's stages, where there is one.
+  Json ExpectTheAnswer(Subprocess* front, const Words& hosts = {});
   // No process, no shared memory, no temporary file on any host that is up; waits a moment for the last ones to go.
   void ExpectNothingLeft();
 
  private:
-  static const nlohmann::json& Undisturbed();
+  static const Json& Undisturbed();
 
   static EmulatedHosts* hosts_;
 };
-
-// How many lines of `text` contain `part`.
-int LinesWith(const std::string& text, const std::string& part);
-
-void SleepFor(double seconds);
 
 }  // namespace stagecoach::testing
 

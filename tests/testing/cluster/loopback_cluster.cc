@@ -4,9 +4,11 @@
 #include <sys/socket.h>
 
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/base/casts.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
@@ -18,7 +20,6 @@
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
-#include "tests/testing/cluster/preempting_pipeline.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -140,6 +141,45 @@ class Front {
   bool done_ = false;
 };
 
+// Preempts every sequence once, when the result with its n-th output token passes: that token still counts, and
+// everything is computed again.
+class PreemptingPipeline : public Pipeline {
+ public:
+  PreemptingPipeline(int64_t at_output, Pipeline* pipeline, Scheduler* scheduler)
+      : at_output_(at_output), pipeline_(pipeline), scheduler_(scheduler) {}
+
+  int stages() const override { return pipeline_->stages(); }
+  absl::Status Submit(const MicroBatch& batch) override;
+  absl::StatusOr<std::optional<StepResult>> Poll() override;
+
+ private:
+  const int64_t at_output_;
+  Pipeline* const pipeline_;
+  Scheduler* const scheduler_;
+  absl::flat_hash_map<SequenceId, int64_t> preempt_at_;  // the position of the token; -1: done
+};
+
+absl::Status PreemptingPipeline::Submit(const MicroBatch& batch) {
+  for (const OpenSequence& open : batch.open) {
+    preempt_at_.emplace(open.sequence, static_cast<int64_t>(open.prompt.size()) + at_output_ - 1);
+  }
+  return pipeline_->Submit(batch);
+}
+
+absl::StatusOr<std::optional<StepResult>> PreemptingPipeline::Poll() {
+  ASSIGN_OR_RETURN(std::optional<StepResult> result, pipeline_->Poll());
+  if (!result.has_value()) return result;
+  for (const SampledToken& token : result->sampled) {
+    int64_t& preempt_at = preempt_at_[token.sequence];
+    if (token.position != preempt_at) continue;
+    preempt_at = -1;
+    const absl::Status preempted = scheduler_->Preempt(token.sequence);
+    // It may have been preempted or cancelled just now.
+    if (!absl::IsFailedPrecondition(preempted) && !absl::IsNotFound(preempted)) RETURN_IF_ERROR(preempted);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string ClusterAnswer::Bits() const {
@@ -198,6 +238,34 @@ absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
   absl::StatusOr<ClusterRun> run = Front(pair[0], requests).Run(job);
   for (std::thread& thread : threads) thread.join();
   return run;
+}
+
+absl::StatusOr<pb::ProbeReport> RunProbeFront(int descriptor, const pb::ConfigureJob& job) {
+  EngineChannel channel(descriptor);
+  pb::EngineMessage message;
+  *message.mutable_configure() = job;
+  RETURN_IF_ERROR(channel.Send(message));
+  pb::ProbeReport report;
+  bool ready = false;
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<pb::EngineMessage> received, channel.Receive());
+    if (!received.has_value()) {
+      pollfd wait{.fd = channel.descriptor(), .events = POLLIN, .revents = 0};
+      poll(&wait, 1, 1000);
+      continue;
+    }
+    if (received->has_failed()) {
+      return absl::Status(static_cast<absl::StatusCode>(received->failed().code()), received->failed().message());
+    }
+    if (received->has_ready()) ready = true;
+    if (received->has_probe_report()) report = received->probe_report();
+    if (received->has_probe_report() && report.complete()) {
+      if (!ready) return absl::InternalError("the job measured before it said that it was ready");
+      message.mutable_shutdown();
+      RETURN_IF_ERROR(channel.Send(message));
+    }
+    if (received->has_status() && received->status().ended()) return report;
+  }
 }
 
 }  // namespace stagecoach::testing

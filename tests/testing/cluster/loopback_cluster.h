@@ -54,6 +54,10 @@ absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
                                       const std::vector<ClusterRequest>& requests, FaultHook faults = nullptr,
                                       int64_t preempt_at_output = 0);
 
+// The front's side of a job that measures: sends the job over the socket, which it owns, waits for the complete report,
+// and ends the job in order. The status is the JobFailed that the engine reported.
+absl::StatusOr<pb::ProbeReport> RunProbeFront(int descriptor, const pb::ConfigureJob& job);
+
 }  // namespace stagecoach::testing
 
 #endif  // STAGECOACH_TESTS_TESTING_CLUSTER_LOOPBACK_CLUSTER_H_

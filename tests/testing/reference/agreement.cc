@@ -7,10 +7,9 @@
 #include "common/base/counter_rng.h"
 
 namespace stagecoach::testing {
-namespace {
 
 template <typename T>
-LogitDifference CompareAny(const std::vector<std::vector<double>>& a, const std::vector<std::vector<T>>& b) {
+LogitDifference Compare(const std::vector<std::vector<double>>& a, const std::vector<std::vector<T>>& b) {
   LogitDifference difference;
   const LogitDifference infinite = {.worst = std::numeric_limits<double>::infinity()};
   if (a.size() != b.size()) return infinite;
@@ -27,15 +26,8 @@ LogitDifference CompareAny(const std::vector<std::vector<double>>& a, const std:
   return difference;
 }
 
-}  // namespace
-
-LogitDifference Compare(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
-  return CompareAny(a, b);
-}
-
-LogitDifference Compare(const std::vector<std::vector<double>>& a, const std::vector<std::vector<float>>& b) {
-  return CompareAny(a, b);
-}
+template LogitDifference Compare(const std::vector<std::vector<double>>&, const std::vector<std::vector<double>>&);
+template LogitDifference Compare(const std::vector<std::vector<double>>&, const std::vector<std::vector<float>>&);
 
 double LogitSpread(const std::vector<std::vector<double>>& logits) {
   double low = std::numeric_limits<double>::infinity(), high = -low;

@@ -18,8 +18,8 @@ struct LogitDifference {
 };
 
 // Of the same positions and tokens, [positions][V] each; another number of either is infinitely far.
-LogitDifference Compare(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b);
-LogitDifference Compare(const std::vector<std::vector<double>>& a, const std::vector<std::vector<float>>& b);
+template <typename T = double>  // or float
+LogitDifference Compare(const std::vector<std::vector<double>>& a, const std::vector<std::vector<T>>& b);
 
 // Largest minus smallest logit: the scale of a difference.
 double LogitSpread(const std::vector<std::vector<double>>& logits);

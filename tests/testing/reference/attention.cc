@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "tests/testing/reference/latent_attention.h"
 #include "tests/testing/reference/rotary.h"
 
 namespace stagecoach::testing::reference {
@@ -39,6 +38,34 @@ int64_t RotatedWidth(const FileReader& file, int64_t layer, int64_t width) {
   if (file.Is("smollm3") && (layer + 1) % 4 == 0) return 0;
   if (file.Is("granite") && !file.Bool("rope.scaling.finetuned", true)) return 0;
   return file.Int("rope.dimension_count", width);
+}
+
+// How a head turns the scores of the positions it sees into weights and those into one value.
+struct Head {
+  double scale = 1;              // of the products of query and key
+  double soft_cap = 0;           // of the scaled ones; 0: none
+  const double* sink = nullptr;  // one more logit, with nothing behind it
+  int64_t window = 0;            // of positions, the own one included; 0: all before
+};
+
+// keys and values: [positions][width], of this head; returns [value width].
+Vector AttendWithHead(const Head& head, const Vector& query, const std::vector<Vector>& keys,
+                      const std::vector<Vector>& values) {
+  const int64_t count = static_cast<int64_t>(keys.size());
+  const int64_t begin = head.window > 0 ? std::max<int64_t>(0, count - head.window) : 0;
+  Vector weights;
+  for (int64_t j = begin; j < count; ++j) {
+    const double product = Dot(query.data(), keys[static_cast<size_t>(j)].data(), static_cast<int64_t>(query.size()));
+    weights.push_back(SoftCap(product * head.scale, head.soft_cap));
+  }
+  if (head.sink != nullptr) weights.push_back(*head.sink);
+  SoftmaxInPlace(&weights);
+  Vector out(values.front().size());
+  for (int64_t j = begin; j < count; ++j) {
+    const Vector& value = values[static_cast<size_t>(j)];
+    for (size_t d = 0; d < out.size(); ++d) out[d] += weights[static_cast<size_t>(j - begin)] * value[d];
+  }
+  return out;
 }
 
 class HeadedAttention : public Attention {
@@ -138,26 +165,152 @@ class HeadedAttention : public Attention {
   int64_t position_ = 0;
 };
 
-}  // namespace
-
-Vector AttendWithHead(const Head& head, const Vector& query, const std::vector<Vector>& keys,
-                      const std::vector<Vector>& values) {
-  const int64_t count = static_cast<int64_t>(keys.size());
-  const int64_t begin = head.window > 0 ? std::max<int64_t>(0, count - head.window) : 0;
-  Vector weights;
-  for (int64_t j = begin; j < count; ++j) {
-    const double product = Dot(query.data(), keys[static_cast<size_t>(j)].data(), static_cast<int64_t>(query.size()));
-    weights.push_back(SoftCap(product * head.scale, head.soft_cap));
+// YaRN's magnitude is in the scale, squared, since it belongs to the query and to the key. The file holds a tenth of
+// the model's factor.
+double LatentScale(const FileReader& file, int64_t width) {
+  double magnitude = 1;
+  if (file.String("rope.scaling.type", "linear") == "yarn") {
+    CHECK_EQ(file.Float("rope.scaling.attn_factor", 1), 1.0);  // what it would multiply here is not agreed upon
+    magnitude += file.Float("rope.scaling.yarn_log_multiplier") * std::log(file.Float("rope.scaling.factor"));
   }
-  if (head.sink != nullptr) weights.push_back(*head.sink);
-  SoftmaxInPlace(&weights);
-  Vector out(values.front().size());
-  for (int64_t j = begin; j < count; ++j) {
-    const Vector& value = values[static_cast<size_t>(j)];
-    for (size_t d = 0; d < out.size(); ++d) out[d] += weights[static_cast<size_t>(j - begin)] * value[d];
+  return magnitude * magnitude / std::sqrt(static_cast<double>(width));
+}
+
+Matrix Transposed(const Matrix& matrix) {
+  Matrix out = {.rows = matrix.cols, .cols = matrix.rows, .values = Vector(matrix.values.size())};
+  for (int64_t r = 0; r < matrix.rows; ++r) {
+    for (int64_t c = 0; c < matrix.cols; ++c) {
+      out.values[static_cast<size_t>(c * matrix.rows + r)] = matrix.values[static_cast<size_t>(r * matrix.cols + c)];
+    }
   }
   return out;
 }
+
+// DeepSeek's attention as its paper writes it: every head's keys and values are made from the latent vector, and then
+// it is attention like any other. The product keeps the latent and moves the matrices to the query and the output: that
+// both give the same is what a comparison of the two shows.
+class LatentAttention : public Attention {
+ public:
+  LatentAttention(const FileReader& file, int64_t layer, int64_t context);
+
+  Vector Attend(const Vector& x) override;
+  void Forget() override;
+
+ private:
+  void ReadQuery(const FileReader& file, const std::string& prefix);
+  void ReadKeysAndValues(const FileReader& file, const std::string& prefix);
+  void Remember(const Vector& x);
+
+  const bool split_;  // the file tells the two halves of kv_b apart
+  const int64_t heads_, rank_, rotated_, key_width_, value_width_;
+  const double eps_;
+  const Rotary rotary_;
+  Head head_;
+  Matrix q_a_, q_b_;  // without q_a, q_b is the whole projection
+  Vector q_a_norm_, kv_norm_;
+  Matrix kv_a_;              // [rank + rotated][hidden]
+  std::vector<Matrix> k_b_;  // of every head, [key_width - rotated][rank]
+  std::vector<Matrix> v_b_;  // of every head, [value_width][rank]
+  Linear out_;
+  std::vector<std::vector<Vector>> keys_, values_;  // [heads][positions][width]
+  int64_t position_ = 0;
+};
+
+LatentAttention::LatentAttention(const FileReader& file, int64_t layer, int64_t context)
+    : split_(file.HasKey("attention.key_length_mla")),
+      heads_(file.Int("attention.head_count")),
+      rank_(file.Int("attention.kv_lora_rank")),
+      rotated_(file.Int("rope.dimension_count")),
+      key_width_(file.Int(split_ ? "attention.key_length_mla" : "attention.key_length")),
+      value_width_(file.Int(split_ ? "attention.value_length_mla" : "attention.value_length")),
+      eps_(file.Float("attention.layer_norm_rms_epsilon")),
+      rotary_(file, rotated_, /*windowed=*/false, context),
+      keys_(static_cast<size_t>(heads_)),
+      values_(static_cast<size_t>(heads_)) {
+  head_.scale = LatentScale(file, key_width_);
+  const std::string prefix = absl::StrCat("blk.", layer, ".");
+  ReadQuery(file, prefix);
+  kv_a_ = file.ReadMatrix(prefix + "attn_kv_a_mqa.weight");
+  kv_norm_ = file.ReadVector(prefix + "attn_kv_a_norm.weight");
+  CHECK_EQ(kv_a_.rows, rank_ + rotated_);
+  CHECK_EQ(kv_norm_.size(), static_cast<size_t>(rank_));
+  ReadKeysAndValues(file, prefix);
+  out_ = file.ReadLinear(prefix + "attn_output");
+}
+
+void LatentAttention::ReadQuery(const FileReader& file, const std::string& prefix) {
+  if (file.HasKey("attention.q_lora_rank")) {
+    q_a_ = file.ReadMatrix(prefix + "attn_q_a.weight");
+    q_a_norm_ = file.ReadVector(prefix + "attn_q_a_norm.weight");
+    CHECK_EQ(q_a_.rows, file.Int("attention.q_lora_rank"));
+    q_b_ = file.ReadMatrix(prefix + "attn_q_b.weight");
+  } else {
+    q_b_ = file.ReadMatrix(prefix + "attn_q.weight");
+  }
+  CHECK_EQ(q_b_.rows, heads_ * key_width_);
+}
+
+void LatentAttention::ReadKeysAndValues(const FileReader& file, const std::string& prefix) {
+  const int64_t plain = key_width_ - rotated_;
+  if (file.HasTensor(prefix + "attn_kv_b.weight")) {
+    const Matrix both = file.ReadMatrix(prefix + "attn_kv_b.weight");
+    for (int64_t h = 0; h < heads_; ++h) {
+      const int64_t row = h * (plain + value_width_);
+      k_b_.push_back(Rows(both, row, plain));
+      v_b_.push_back(Rows(both, row + plain, value_width_));
+    }
+  } else {
+    for (const Matrix& head : file.ReadStack(prefix + "attn_k_b.weight")) k_b_.push_back(Transposed(head));
+    v_b_ = file.ReadStack(prefix + "attn_v_b.weight");
+  }
+  CHECK_EQ(k_b_.size(), static_cast<size_t>(heads_));
+  CHECK_EQ(v_b_.size(), static_cast<size_t>(heads_));
+  CHECK_EQ(k_b_[0].rows, plain);
+  CHECK_EQ(v_b_[0].rows, value_width_);
+}
+
+// The keys and values of the next position: a head's key is what its own matrix makes of the latent vector, and the
+// rotated part, which all heads share.
+void LatentAttention::Remember(const Vector& x) {
+  const Vector compressed = Multiply(kv_a_, x);
+  const Vector latent = RmsNorm(compressed.data(), kv_norm_, eps_);
+  Vector rotated(compressed.begin() + rank_, compressed.end());
+  rotary_.Rotate(rotated.data(), position_);
+  for (size_t h = 0; h < keys_.size(); ++h) {
+    Vector key = Multiply(k_b_[h], latent);
+    key.insert(key.end(), rotated.begin(), rotated.end());
+    keys_[h].push_back(std::move(key));
+    values_[h].push_back(Multiply(v_b_[h], latent));
+  }
+}
+
+Vector LatentAttention::Attend(const Vector& x) {
+  Vector narrow = x;
+  if (q_a_.rows > 0) {
+    const Vector compressed = Multiply(q_a_, x);
+    narrow = RmsNorm(compressed.data(), q_a_norm_, eps_);
+  }
+  const Vector q = Multiply(q_b_, narrow);
+  Remember(x);
+  Vector all;
+  for (size_t h = 0; h < keys_.size(); ++h) {
+    const auto first = q.begin() + static_cast<int64_t>(h) * key_width_;
+    Vector query(first, first + key_width_);
+    rotary_.Rotate(query.data() + key_width_ - rotated_, position_);
+    const Vector out = AttendWithHead(head_, query, keys_[h], values_[h]);
+    all.insert(all.end(), out.begin(), out.end());
+  }
+  ++position_;
+  return Apply(out_, all);
+}
+
+void LatentAttention::Forget() {
+  for (auto& keys : keys_) keys.clear();
+  for (auto& values : values_) values.clear();
+  position_ = 0;
+}
+
+}  // namespace
 
 std::unique_ptr<Attention> ReadAttention(const FileReader& file, int64_t layer, int64_t context) {
   if (file.Is("deepseek2")) return std::make_unique<LatentAttention>(file, layer, context);

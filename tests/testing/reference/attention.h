@@ -21,17 +21,6 @@ class Attention {
 // `context` is for what Rotary needs it for.
 std::unique_ptr<Attention> ReadAttention(const FileReader& file, int64_t layer, int64_t context);
 
-// How a head turns the scores of the positions it sees into weights and those into one value.
-struct Head {
-  double scale = 1;              // of the products of query and key
-  double soft_cap = 0;           // of the scaled ones; 0: none
-  const double* sink = nullptr;  // one more logit, with nothing behind it
-  int64_t window = 0;            // of positions, the own one included; 0: all before
-};
-// keys and values: [positions][width], of this head; returns [value width].
-Vector AttendWithHead(const Head& head, const Vector& query, const std::vector<Vector>& keys,
-                      const std::vector<Vector>& values);
-
 }  // namespace stagecoach::testing::reference
 
 #endif  // STAGECOACH_TESTS_TESTING_REFERENCE_ATTENTION_H_

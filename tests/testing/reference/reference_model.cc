@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/gguf/gguf_file.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -21,22 +22,17 @@ constexpr const char* kArchitectures[] = {"llama",   "qwen2",     "qwen3",      
 
 }  // namespace
 
-std::unique_ptr<ReferenceModel> ReferenceModel::Open(std::shared_ptr<const GgufFile> file,
-                                                     const ReferenceOptions& options) {
-  const FileReader reader(std::move(file));
+std::unique_ptr<ReferenceModel> ReferenceModel::Open(const std::string& path, int64_t context) {
+  auto file = GgufFile::Open(path);
+  if (!file.ok()) std::fprintf(stderr, "reference: %s\n", file.status().ToString().c_str());
+  CHECK(file.ok());
+  const FileReader reader(std::move(*file));
   const bool known = std::any_of(std::begin(kArchitectures), std::end(kArchitectures),
                                  [&](const char* name) { return reader.Is(name); });
   if (!known) std::fprintf(stderr, "reference: no architecture '%s'\n", reader.architecture().c_str());
   CHECK(known);
-  const int64_t context = options.context > 0 ? options.context : reader.Int("context_length");
-  return std::unique_ptr<ReferenceModel>(new ReferenceModel(reader, context));
-}
-
-std::unique_ptr<ReferenceModel> ReferenceModel::Open(const std::string& path, const ReferenceOptions& options) {
-  auto file = GgufFile::Open(path);
-  if (!file.ok()) std::fprintf(stderr, "reference: %s\n", file.status().ToString().c_str());
-  CHECK(file.ok());
-  return Open(std::move(*file), options);
+  return std::unique_ptr<ReferenceModel>(
+      new ReferenceModel(reader, context > 0 ? context : reader.Int("context_length")));
 }
 
 ReferenceModel::ReferenceModel(const FileReader& file, int64_t context)
@@ -95,14 +91,12 @@ std::vector<double> ReferenceModel::Feed(TokenId token) {
   const auto row = embedding_.values.begin() + token * embedding_.cols;
   Vector x(row, row + embedding_.cols);
   for (double& value : x) value *= embedding_scale_;
-  hidden_.clear();
   for (Layer& layer : layers_) {
     const Vector attended =
         NormOrNone(layer.attention->Attend(NormOrNone(x, layer.attention_norm)), layer.attention_post_norm);
     for (size_t i = 0; i < x.size(); ++i) x[i] += residual_scale_ * attended[i];
     const Vector made = NormOrNone(layer.ffn->Run(NormOrNone(x, layer.ffn_norm)), layer.ffn_post_norm);
     for (size_t i = 0; i < x.size(); ++i) x[i] += residual_scale_ * made[i];
-    hidden_.push_back(x);
   }
   Vector logits = reference::Multiply(head_, NormOrNone(x, output_norm_));
   reference::AddTo(output_bias_, &logits);

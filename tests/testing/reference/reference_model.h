@@ -11,23 +11,16 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "common/gguf/gguf_file.h"
 #include "tests/testing/reference/attention.h"
 #include "tests/testing/reference/feed_forward.h"
 
 namespace stagecoach::testing {
 
-struct ReferenceOptions {
-  // The context that is served, which decides between short and long rotary factors; 0: the file's.
-  int64_t context = 0;
-};
-
 class ReferenceModel {
  public:
-  // A file that it cannot make sense of ends the test with a message.
-  static std::unique_ptr<ReferenceModel> Open(std::shared_ptr<const GgufFile> file,
-                                              const ReferenceOptions& options = {});
-  static std::unique_ptr<ReferenceModel> Open(const std::string& path, const ReferenceOptions& options = {});
+  // A file that it cannot make sense of ends the test with a message. The context that is served decides between short
+  // and long rotary factors; 0: the file's.
+  static std::unique_ptr<ReferenceModel> Open(const std::string& path, int64_t context = 0);
 
   // Takes in the next position; logits [V] after it.
   std::vector<double> Feed(TokenId token);
@@ -35,8 +28,6 @@ class ReferenceModel {
   std::vector<std::vector<double>> Logits(const std::vector<TokenId>& tokens);
   void Clear();  // the next token is at position 0
 
-  // The hidden state behind every layer at the last position, [layers][D]: to find the first layer that differs.
-  const std::vector<std::vector<double>>& hidden() const { return hidden_; }
   // The least margin by which any router chose so far (FeedForward::ChoiceMargin).
   double ChoiceMargin() const;
 
@@ -55,7 +46,6 @@ class ReferenceModel {
   reference::Matrix embedding_, head_;
   std::vector<double> output_norm_, output_bias_;
   std::vector<Layer> layers_;
-  std::vector<std::vector<double>> hidden_;
 };
 
 }  // namespace stagecoach::testing

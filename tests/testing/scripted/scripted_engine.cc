@@ -54,7 +54,8 @@ ScriptedEngine::~ScriptedEngine() {
 void ScriptedEngine::Run() {
   while (!leave_) {
     if (ready_ && !told_ready_) SayReady();
-    for (auto message = channel_.Receive(); message.ok() && message->has_value(); message = channel_.Receive()) {
+    for (auto message = channel_.Receive(); !leave_ && message.ok() && message->has_value();
+         message = channel_.Receive()) {
       Handle(**message);
     }
     const int64_t now_us = MonotonicUs();
@@ -126,11 +127,21 @@ void ScriptedEngine::SayStatus(bool ended) {
   channel_.Send(out).IgnoreError();
 }
 
+void ScriptedEngine::SayProgress(const pb::SubmitRequest& submit) {
+  pb::EngineMessage out;
+  pb::PrefillProgress* progress = out.mutable_events()->add_prefills();
+  progress->set_request(submit.request());
+  progress->set_processed(submit.prompt_size() - 1);
+  progress->set_total(submit.prompt_size());
+  channel_.Send(out).IgnoreError();
+}
+
 void ScriptedEngine::Handle(const pb::EngineMessage& message) {
   if (message.has_submit()) {
     Request request;
     request.submit = message.submit();
     if (options_.script != nullptr) request.answer = options_.script(request.submit);
+    if (request.submit.report_progress()) SayProgress(request.submit);
     requests_.push_back(std::move(request));
     Count();  // first: who sees that one came looks at what runs next
     ++submitted_;

@@ -44,7 +44,7 @@ class ScriptedEngine {
   ~ScriptedEngine();
 
   void BeReady() { ready_ = true; }
-  void GoAway() { leave_ = true; }  // as an engine that was killed
+  void GoAway() { leave_ = true; }    // as an engine that was killed
   void Hold(bool on) { held_ = on; }  // no tokens meanwhile
   int running() const { return running_count_; }
   int waiting() const { return waiting_count_; }
@@ -63,6 +63,7 @@ class ScriptedEngine {
   void Run();
   void SayReady();
   void SayStatus(bool ended);
+  void SayProgress(const pb::SubmitRequest& submit);  // one word, to who wants it: all but the last token of the prompt
   void Handle(const pb::EngineMessage& message);
   int64_t Produce();  // what is due; when the next is
   bool ProduceOne(Request* request, pb::RequestEvents* events);

@@ -51,8 +51,7 @@ exit 0)");
 
 void BareMachine::Replace(const std::string& tool, const std::string& body) {
   Remove(tool);
-  WriteFileOrDie(Tool(tool), absl::StrCat("#!/bin/sh\n", body, "\n"));
-  chmod(Tool(tool).c_str(), 0755);
+  InstallProgram("bin/" + tool, body);
 }
 
 void BareMachine::InstallProgram(const std::string& path, const std::string& body) {

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
-#include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_architectures.h"
+#include "tests/unit/equality/equality_support.h"
 
 namespace stagecoach {
 namespace {
@@ -29,15 +29,10 @@ constexpr int kBeyondAChunk = 70, kBeyondAGranule = 280;
 
 // As many as run at once, beyond every window, and one more of `longest` tokens.
 std::vector<ClusterRequest> CutRequests(int64_t vocab, int longest) {
-  std::vector<ClusterRequest> requests(kSequences + 1);
+  std::vector<ClusterRequest> requests;
   for (int i = 0; i <= kSequences; ++i) {
-    ClusterRequest& request = requests[static_cast<size_t>(i)];
-    const int length = i == kSequences ? longest : 3 + 5 * i;
-    for (int t = 0; t < length; ++t) {
-      request.prompt.push_back(static_cast<int32_t>((t * 7919 + i * 104729 + 17) % (vocab - 1)));
-    }
-    request.sampling = testing::GreedyParams();
-    request.max_new_tokens = 4;
+    ClusterRequest& request =
+        requests.emplace_back(testing::RequestOf(i == kSequences ? longest : 3 + 5 * i, i, 4, vocab));
     if (i % 2 == 0) continue;
     request.sampling.set_temperature(0.9f);
     request.sampling.set_seed(static_cast<uint64_t>(1234 + i));
@@ -106,15 +101,12 @@ void CheckCuts(testing::TinyArchitectureOptions options, int longest, const std:
   job.set_block_tokens(16);
 
   // The reference: one stage, one thread, one sequence at a time, whole prompts.
-  std::vector<std::string> expected;
-  for (const ClusterRequest& request : requests) {
-    const auto run = testing::RunCluster(1, job, {request});
-    ASSERT_TRUE(run.ok()) << run.status();
-    ASSERT_EQ(run->answers[0].tokens.size(), 4u);
-    expected.push_back(run->answers[0].Bits());
-  }
+  std::vector<testing::ClusterAnswer> expected;
+  testing::RunEachAlone(job, requests, &expected);
+  for (const testing::ClusterAnswer& answer : expected) ASSERT_EQ(answer.tokens.size(), 4u);
   for (size_t c = first_cut; c < cuts.size(); c += stride) {
     const Cut& cut = cuts[c];
+    SCOPED_TRACE(cut.Name());
     job.clear_layer_split();
     for (const int64_t layers : cut.split) job.add_layer_split(layers);
     job.set_prefill_chunk(cut.chunk);
@@ -125,11 +117,9 @@ void CheckCuts(testing::TinyArchitectureOptions options, int longest, const std:
     const auto at = [&requests](size_t i) { return requests.begin() + static_cast<std::ptrdiff_t>(i); };
     const std::vector<ClusterRequest> these(at(first), at(end));
     const auto run = testing::RunCluster(static_cast<int>(cut.split.size()), job, these, nullptr, cut.preempt ? 2 : 0);
-    ASSERT_TRUE(run.ok()) << cut.Name() << ": " << run.status();
-    ASSERT_EQ(run->statistics.preemptions() > 0, cut.preempt) << cut.Name();
-    for (size_t i = first; i < end; ++i) {
-      ASSERT_EQ(run->answers[i - first].Bits(), expected[i]) << cut.Name() << ", request " << i;
-    }
+    testing::ExpectSameBits(run, absl::MakeSpan(expected).subspan(first, end - first));
+    if (::testing::Test::HasFatalFailure()) return;
+    ASSERT_EQ(run->statistics.preemptions() > 0, cut.preempt);
   }
 }
 

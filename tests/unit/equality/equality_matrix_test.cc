@@ -15,10 +15,10 @@
 #include "common/quant/supported_types.h"
 #include "common/wire/job_proto.h"
 #include "gtest/gtest.h"
-#include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
+#include "tests/unit/equality/equality_support.h"
 
 namespace stagecoach {
 namespace {
@@ -33,17 +33,11 @@ constexpr int kPolicyStride =
     testing::kSanitized ? 3 : 1;  // every policy, chunking, number of stages and preemption still
 constexpr int kRequests = testing::kSanitized ? 4 : 8;
 
-constexpr int kVocab = 320;
-
 std::vector<ClusterRequest> Requests() {
-  std::vector<ClusterRequest> requests(kRequests);
+  std::vector<ClusterRequest> requests;
   for (int i = 0; i < kRequests; ++i) {
-    ClusterRequest& request = requests[i];
     // The last one is beyond a granule of attention.
-    const int length = i == kRequests - 1 ? 262 : 3 + 14 * i;
-    for (int t = 0; t < length; ++t) request.prompt.push_back((t * 7919 + i * 104729 + 17) % (kVocab - 1));
-    request.sampling = testing::GreedyParams();
-    request.max_new_tokens = 6;
+    ClusterRequest& request = requests.emplace_back(testing::RequestOf(i == kRequests - 1 ? 262 : 3 + 14 * i, i, 6));
     if (i % 2 == 1) {  // every rule of the sampler, addressed by seed and position
       request.sampling.set_temperature(0.9f);
       request.sampling.set_top_k(40);
@@ -143,15 +137,12 @@ void CheckPoints(const testing::TinyModelOptions& model, pb::KvType kv_type, con
   job.set_kv_type(kv_type);
 
   // The reference: one stage, one thread, one sequence at a time.
-  std::vector<std::string> expected;
-  for (const ClusterRequest& request : requests) {
-    const auto run = testing::RunCluster(1, job, {request});
-    ASSERT_TRUE(run.ok()) << run.status();
-    ASSERT_EQ(run->answers[0].tokens.size(), 6u);
-    expected.push_back(run->answers[0].Bits());
-  }
+  std::vector<testing::ClusterAnswer> expected;
+  testing::RunEachAlone(job, requests, &expected);
+  for (const testing::ClusterAnswer& answer : expected) ASSERT_EQ(answer.tokens.size(), 6u);
 
   for (const Point& point : points) {
+    SCOPED_TRACE(point.Name());
     job.set_prefill_chunk(point.chunk);
     job.set_micro_batches(point.micro_batches);
     job.set_threads(point.threads);
@@ -162,11 +153,9 @@ void CheckPoints(const testing::TinyModelOptions& model, pb::KvType kv_type, con
     const std::ptrdiff_t first = point.sequences == 1 ? end - 1 : 0;
     const auto run = testing::RunCluster(point.stages, job, {requests.begin() + first, requests.begin() + end}, nullptr,
                                          point.preempt ? 3 : 0);
-    ASSERT_TRUE(run.ok()) << point.Name() << ": " << run.status();
-    for (std::ptrdiff_t i = first; i < end; ++i) {
-      ASSERT_EQ(run->answers[i - first].Bits(), expected[i]) << point.Name() << ", request " << i;
-    }
-    ASSERT_EQ(run->statistics.preemptions() > 0, point.preempt) << point.Name();
+    testing::ExpectSameBits(run, absl::MakeSpan(expected).subspan(first, end - first));
+    if (::testing::Test::HasFatalFailure()) return;
+    ASSERT_EQ(run->statistics.preemptions() > 0, point.preempt);
   }
 }
 
@@ -199,12 +188,8 @@ TEST(EqualityMatrix, EveryPolicyAndChunkingGivesTheSameBits) {
   const std::string path = testing::WriteTinyModel(dir.File("tiny.gguf"), {.type = TensorType::kQ8_0});
   const std::vector<ClusterRequest> requests = Requests();
   pb::ConfigureJob job = testing::DefaultJob(path);
-  std::vector<std::string> expected;
-  for (const ClusterRequest& request : requests) {
-    const auto run = testing::RunCluster(1, job, {request});
-    ASSERT_TRUE(run.ok()) << run.status();
-    expected.push_back(run->answers[0].Bits());
-  }
+  std::vector<testing::ClusterAnswer> expected;
+  testing::RunEachAlone(job, requests, &expected);
   job.set_max_num_seqs(3);  // prompts wait while others decode
   job.set_max_num_batched_tokens(100);
   size_t point = 0;
@@ -218,12 +203,9 @@ TEST(EqualityMatrix, EveryPolicyAndChunkingGivesTheSameBits) {
           job.set_prefill_chunk(stages == 1 ? 70 : 100);
           job.set_prefix_caching(stages == 3);
           job.set_slo_itl_s(policy == Policy::kThrottled && stages == 1 ? 0.002 : 0);
-          const auto run = testing::RunCluster(stages, job, requests, nullptr, preempt ? 3 : 0);
-          const std::string name = absl::StrCat(policy_name, ", ", chunking_name, ", ", stages, " stages");
-          ASSERT_TRUE(run.ok()) << name << ": " << run.status();
-          for (size_t i = 0; i < requests.size(); ++i) {
-            ASSERT_EQ(run->answers[i].Bits(), expected[i]) << name << ", request " << i;
-          }
+          SCOPED_TRACE(absl::StrCat(policy_name, ", ", chunking_name, ", ", stages, " stages"));
+          testing::ExpectSameBits(testing::RunCluster(stages, job, requests, nullptr, preempt ? 3 : 0), expected);
+          if (HasFatalFailure()) return;
         }
       }
     }

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
+#include "tests/unit/equality/equality_support.h"
 
 namespace stagecoach {
 namespace {
@@ -20,14 +20,11 @@ constexpr int kLeast = 6;
 
 // Greedy and drawn ones. Half of the vocabulary ends a sequence, so that it would soon.
 std::vector<ClusterRequest> EndingRequests() {
-  std::vector<ClusterRequest> requests(4);
+  std::vector<ClusterRequest> requests;
   for (int i = 0; i < 4; ++i) {
-    ClusterRequest& request = requests[i];
-    for (int t = 0; t < 5 + 20 * i; ++t) request.prompt.push_back((t * 7919 + i * 104729 + 17) % 319);
-    request.sampling = testing::GreedyParams();
+    ClusterRequest& request = requests.emplace_back(testing::RequestOf(5 + 20 * i, i, 24));
     request.sampling.set_temperature(i % 2 == 0 ? 0.f : 1.f);
     request.sampling.set_seed(7 + i);
-    request.max_new_tokens = 24;
     for (int32_t token = i; token < 319; token += 2) request.stop_tokens.push_back(token);
   }
   return requests;

@@ -10,9 +10,9 @@
 #include "common/wire/weight_frame.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
+#include "tests/unit/equality/equality_support.h"
 
 namespace stagecoach {
 namespace {
@@ -21,13 +21,7 @@ using testing::ClusterRequest;
 using ::testing::HasSubstr;
 
 std::vector<ClusterRequest> ShortRequests() {
-  std::vector<ClusterRequest> requests(3);
-  for (int i = 0; i < 3; ++i) {
-    for (int t = 0; t < 5 + 20 * i; ++t) requests[i].prompt.push_back((t * 7919 + i * 104729 + 17) % 319);
-    requests[i].sampling = testing::GreedyParams();
-    requests[i].max_new_tokens = 6;
-  }
-  return requests;
+  return {testing::RequestOf(5, 0, 6), testing::RequestOf(25, 1, 6), testing::RequestOf(45, 2, 6)};
 }
 
 // Files of several chunks, split ones too; qkv in one matrix, biases, and a head of its own.
@@ -55,11 +49,9 @@ TEST(StreamedWeights, GiveTheSameBitsAsFilesForAnyNumberOfStagesAndShards) {
       const auto file = testing::RunCluster(stages, Job(path, pb::WEIGHT_SOURCE_FILE), ShortRequests());
       const auto stream = testing::RunCluster(stages, Job(path, pb::WEIGHT_SOURCE_STREAM, stages), ShortRequests());
       ASSERT_TRUE(file.ok()) << file.status();
-      ASSERT_TRUE(stream.ok()) << stream.status();
-      for (size_t i = 0; i < file->answers.size(); ++i) {
-        EXPECT_EQ(stream->answers[i].tokens.size(), 6u);
-        EXPECT_EQ(stream->answers[i].Bits(), file->answers[i].Bits()) << i;
-      }
+      testing::ExpectSameBits(stream, file->answers);
+      if (HasFatalFailure()) return;
+      for (const testing::ClusterAnswer& answer : stream->answers) EXPECT_EQ(answer.tokens.size(), 6u);
       for (int stage = 0; stage < stages; ++stage) {
         EXPECT_EQ(stream->ready.stages(stage).tensor_bytes_read(), file->ready.stages(stage).tensor_bytes_read());
       }
@@ -122,11 +114,7 @@ TEST(StreamedWeights, ACacheIsAskedFirstAndWhatItLacksOrHasDamagedIsStreamed) {
   const auto fourth = testing::RunCluster(2, job, ShortRequests());
   ASSERT_TRUE(fourth.ok()) << fourth.status();
   EXPECT_EQ(Streamed(*fourth, path), damaged.bytes) << "its file was removed when the damage was found";
-  for (const auto* run : {&first, &second, &third, &fourth}) {
-    for (size_t i = 0; i < plain->answers.size(); ++i) {
-      EXPECT_EQ((*run)->answers[i].Bits(), plain->answers[i].Bits()) << i;
-    }
-  }
+  for (const auto* run : {&first, &second, &third, &fourth}) testing::ExpectSameBits(*run, plain->answers);
 }
 
 TEST(StreamedWeights, ACacheThatCannotBeWrittenCostsNoMoreThanItsUse) {

@@ -107,10 +107,34 @@ class StageLoopTest : public ::testing::Test {
   void Start(int stage, int stages, FaultHook faults = nullptr) {
     assignment_ = Assignment(stage, stages);
     Connect(std::move(faults));
-    stage_thread_ = std::thread([this] {
+    Run(assignment_);
+  }
+  // The same by an assignment that differs from that of the endpoints.
+  void StartWith(int stage, int stages, const std::function<void(pb::StageAssignment*)>& change) {
+    heard_ = {};
+    assignment_ = Assignment(stage, stages);
+    Connect();
+    pb::StageAssignment changed = assignment_;
+    change(&changed);
+    limits_.job = EpochOf(changed);
+    Run(changed);
+  }
+  void Run(const pb::StageAssignment& assignment) {
+    stage_thread_ = std::thread([this, assignment] {
       const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
-      status_ = StageLoop(endpoint.get(), assignment_, [this] { return now_us_.load(); }).Run();
+      status_ = StageLoop(endpoint.get(), assignment, [this] { return now_us_.load(); }).Run();
     });
+  }
+  // From its first word on.
+  void StartServing() {
+    assignment_ = Assignment(0, 1);
+    Connect();
+    stage_thread_ = std::thread([this] { status_ = ServeStage(world_->Connect(1).get()); });
+  }
+  void SendSetup(const JobEpoch& job, const ControlBody& body) {
+    auto buffer = std::make_shared<FrameBuffer>(kMaxSetupFrameBytes, 0);
+    ASSERT_TRUE(EncodeControl(job, body, buffer.get()).ok());
+    ASSERT_TRUE(coordinator_->Send(Channel::kSetup, 1, std::move(buffer)).ok());
   }
 
   void Connect(FaultHook faults = nullptr) {
@@ -380,23 +404,12 @@ TEST_F(StageLoopTest, HeartbeatsGoByTheClockAndCountWhatWasDone) {
 }
 
 TEST_F(StageLoopTest, AFrameThatOnlyWakesTheStageUpIsNoWork) {
-  assignment_ = Assignment(0, 1);
-  Connect();
-  stage_thread_ = std::thread([this] {
-    const std::unique_ptr<Endpoint> endpoint = world_->Connect(1);
-    status_ = ServeStage(endpoint.get());
-  });
-  FramePool pool(kMaxSetupFrameBytes, 0);
-  const auto send = [&](const JobEpoch& job, const ControlBody& body) {
-    std::shared_ptr<FrameBuffer> buffer = pool.Acquire();
-    ASSERT_TRUE(EncodeControl(job, body, buffer.get()).ok());
-    ASSERT_TRUE(coordinator_->Send(Channel::kSetup, 1, std::move(buffer)).ok());
-  };
-  send({}, assignment_);
+  StartServing();
+  SendSetup({}, assignment_);
   ASSERT_TRUE(AwaitReady());
-  send(limits_.job, pb::Heartbeat());
+  SendSetup(limits_.job, pb::Heartbeat());
   Send(Step(0));
-  send(limits_.job, pb::Heartbeat());
+  SendSetup(limits_.job, pb::Heartbeat());
   Send(Shutdown(1));
   ASSERT_TRUE(Poll([this] { return results_.size() == 2; }));
   EXPECT_TRUE(Join().ok()) << status_;
@@ -449,13 +462,7 @@ TEST_F(StageLoopTest, FramesOutOfStepAreBadFrames) {
 }
 
 TEST_F(StageLoopTest, AFrameWithoutTheChecksumsOfTheLayersBeforeIsABadFrame) {
-  assignment_ = Assignment(1, 3);
-  assignment_.set_checksum_layers(kLayers);
-  Connect();
-  stage_thread_ = std::thread([this] {
-    const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
-    status_ = StageLoop(endpoint.get(), assignment_).Run();
-  });
+  StartWith(1, 3, [](auto* assignment) { assignment->set_checksum_layers(kLayers); });
   Send(Step(0));
   EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss) << status_;
   EXPECT_THAT(heard_.failure->message(), HasSubstr("it has 0 checksums of layers, expected 3"));
@@ -463,15 +470,7 @@ TEST_F(StageLoopTest, AFrameWithoutTheChecksumsOfTheLayersBeforeIsABadFrame) {
 
 TEST_F(StageLoopTest, ChecksumsAreOfAllLayersOfTheModelOrOfNone) {
   for (const int32_t layers : {-1, 1, static_cast<int32_t>(kLayers) + 1, std::numeric_limits<int32_t>::max()}) {
-    heard_ = {};
-    assignment_ = Assignment(1, 3);
-    Connect();
-    pb::StageAssignment changed = assignment_;
-    changed.set_checksum_layers(layers);
-    stage_thread_ = std::thread([this, changed] {
-      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
-      status_ = StageLoop(endpoint.get(), changed).Run();
-    });
+    StartWith(1, 3, [layers](auto* assignment) { assignment->set_checksum_layers(layers); });
     EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << layers;
     EXPECT_THAT(heard_.failure->message(), HasSubstr("layers, expected 0 or 4"));
   }
@@ -479,15 +478,7 @@ TEST_F(StageLoopTest, ChecksumsAreOfAllLayersOfTheModelOrOfNone) {
 
 TEST_F(StageLoopTest, RoomForMostProbableTokensOfPromptsIsWithinItsRange) {
   for (const int32_t most : {-1, kMaxPromptLogprobs + 1, std::numeric_limits<int32_t>::max()}) {
-    heard_ = {};
-    assignment_ = Assignment(1, 3);
-    Connect();
-    pb::StageAssignment changed = assignment_;
-    changed.set_max_prompt_logprobs(most);
-    stage_thread_ = std::thread([this, changed] {
-      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
-      status_ = StageLoop(endpoint.get(), changed).Run();
-    });
+    StartWith(1, 3, [most](auto* assignment) { assignment->set_max_prompt_logprobs(most); });
     EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << most;
     EXPECT_THAT(heard_.failure->message(), HasSubstr("`max_prompt_logprobs` is"));
   }
@@ -509,13 +500,7 @@ TEST_F(StageLoopTest, TheEndOfTheJobEndsTheStageInWhateverItIsDoing) {
 }
 
 TEST_F(StageLoopTest, AFileThatIsNotTheCoordinatorsIsTheStagesOwnErrorAndItNeverGetsReady) {
-  assignment_ = Assignment(0, 1);
-  assignment_.mutable_fingerprints(0)->set_header_hash(1);
-  Connect();
-  stage_thread_ = std::thread([this] {
-    const std::unique_ptr<Endpoint> endpoint = world_->Connect(1);
-    status_ = StageLoop(endpoint.get(), assignment_).Run();
-  });
+  StartWith(0, 1, [](auto* assignment) { assignment->mutable_fingerprints(0)->set_header_hash(1); });
   EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(heard_.failure->message(), HasSubstr("is not the one the coordinator opened"));
   EXPECT_FALSE(heard_.ready.has_value());
@@ -537,31 +522,15 @@ TEST_F(StageLoopTest, AnAssignmentThatThisRankCannotBeInIsRefused) {
       {[](auto* a) { a->set_epoch(0); }, "but this is rank 2 of 4"},
   };
   for (const auto& one : cases) {
-    heard_ = {};
-    assignment_ = Assignment(1, 3);
-    Connect();
-    pb::StageAssignment changed = assignment_;
-    one.change(&changed);
-    limits_.job = EpochOf(changed);
-    stage_thread_ = std::thread([this, changed] {
-      const std::unique_ptr<Endpoint> endpoint = world_->Connect(assignment_.rank());
-      status_ = StageLoop(endpoint.get(), changed).Run();
-    });
+    StartWith(1, 3, one.change);
     EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << one.place;
     EXPECT_THAT(heard_.failure->message(), HasSubstr(one.place));
   }
 }
 
 TEST_F(StageLoopTest, AFirstFrameThatIsNoAssignmentIsRefused) {
-  assignment_ = Assignment(0, 1);
-  Connect();
-  stage_thread_ = std::thread([this] {
-    const std::unique_ptr<Endpoint> endpoint = world_->Connect(1);
-    status_ = ServeStage(endpoint.get());
-  });
-  auto buffer = std::make_shared<FrameBuffer>(kMaxSetupFrameBytes, 0);
-  ASSERT_TRUE(EncodeControl({}, pb::Hello(), buffer.get()).ok());
-  ASSERT_TRUE(coordinator_->Send(Channel::kSetup, 1, std::move(buffer)).ok());
+  StartServing();
+  SendSetup({}, pb::Hello());
   EXPECT_EQ(Join().code(), absl::StatusCode::kInternal) << status_;
 }
 

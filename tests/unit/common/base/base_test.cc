@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <ctime>
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +17,8 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/counter_rng.h"
+#include "common/base/queue.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "gtest/gtest.h"
 
@@ -145,6 +151,105 @@ TEST(StatusMacros, PassValuesOnAndErrorsUp) {
   EXPECT_EQ(Quarter(6).status(), absl::InvalidArgumentError("odd"));
   EXPECT_TRUE(CheckDivisibleByFour(4).ok());
   EXPECT_EQ(CheckDivisibleByFour(2), absl::InvalidArgumentError("odd"));
+}
+
+TEST(ClockOffset, IsInTheMiddleOfTheRoundTrip) {
+  ClockOffset clock;
+  EXPECT_FALSE(clock.known());
+  clock.Add(1000, 5050, 1100);
+  EXPECT_TRUE(clock.known());
+  EXPECT_EQ(clock.offset_us(), 4000);
+  EXPECT_EQ(clock.error_us(), 51);
+}
+
+TEST(ClockOffset, KeepsTheShortestRoundTrip) {
+  ClockOffset clock;
+  clock.Add(0, 100, 200);
+  clock.Add(1000, 1007, 1010);
+  clock.Add(2000, 2100, 2020);
+  EXPECT_EQ(clock.offset_us(), 2);
+  EXPECT_EQ(clock.error_us(), 6);
+}
+
+// Whatever the two ways take, the offset that was made up lies within the error.
+TEST(ClockOffset, IsRightToWithinItsError) {
+  for (const int64_t offset : {-5'000'000, -1, 0, 3, 70'000}) {
+    for (const int64_t there : {0, 1, 40, 900}) {
+      for (const int64_t back : {0, 2, 35, 1000}) {
+        ClockOffset clock;
+        clock.Add(10'000, 10'000 + there + offset, 10'000 + there + back);
+        EXPECT_LE(std::abs(clock.offset_us() - static_cast<double>(offset)), clock.error_us());
+      }
+    }
+  }
+}
+
+TEST(ClockOffset, LeavesOutARoundTripThatEndsBeforeItBegins) {
+  ClockOffset clock;
+  clock.Add(100, 50, 90);
+  EXPECT_FALSE(clock.known());
+}
+
+TEST(Queue, HandsItemsOverInOrderAndEnds) {
+  Queue<std::unique_ptr<int>> queue;
+  std::vector<int> taken;
+  std::thread taker([&] {
+    while (auto item = queue.Take()) taken.push_back(**item);
+  });
+  std::vector<int> pushed;
+  for (int i = 0; i < 2000; ++i) {
+    pushed.push_back(i);
+    queue.Push(std::make_unique<int>(i));
+  }
+  queue.End();
+  taker.join();
+  EXPECT_EQ(taken, pushed);
+  EXPECT_TRUE(queue.Exhausted());
+  EXPECT_EQ(queue.TryTake(), std::nullopt);
+}
+
+TEST(Queue, GivesWhatIsLeftAfterItsEnd) {
+  Queue<int> queue;
+  EXPECT_EQ(queue.TryTake(), std::nullopt);
+  queue.Push(1);
+  queue.Push(2);
+  queue.End();
+  EXPECT_FALSE(queue.Exhausted());
+  EXPECT_EQ(queue.TryTake(), 1);
+  EXPECT_EQ(queue.Take(), 2);
+  EXPECT_TRUE(queue.Exhausted());
+  EXPECT_EQ(queue.Take(), std::nullopt);
+}
+
+TEST(Queue, WakesItsTakerAtTheEnd) {
+  Queue<int> queue;
+  std::thread taker([&] { EXPECT_EQ(queue.Take(), std::nullopt); });
+  queue.End();
+  taker.join();
+}
+
+TEST(ShownText, IsInQuotesAsItIs) {
+  EXPECT_EQ(ShownText("qwen3"), "'qwen3'");
+  EXPECT_EQ(ShownText(""), "''");
+}
+
+TEST(ShownText, GivesNoOrdersAndNoLinesOfItsOwn) {
+  EXPECT_EQ(ShownText("a\x1b[2J\nruns here: yes"), "'a\\x1b[2J\\nruns here: yes'");
+}
+
+TEST(ShownText, IsNeverLong) {
+  EXPECT_EQ(ShownText(std::string(60, 'x')), "'" + std::string(60, 'x') + "'");
+  EXPECT_EQ(ShownText(std::string(5000000, 'x')), "'" + std::string(60, 'x') + "...'");
+}
+
+TEST(CutText, EndsBetweenTwoCharacters) {
+  EXPECT_EQ(CutText(""), "");
+  EXPECT_EQ(CutText(std::string(200, 'x')), std::string(200, 'x'));
+  EXPECT_EQ(CutText(std::string(201, 'x')), std::string(200, 'x') + "...");
+  EXPECT_EQ(CutText("h\xC3\xA9h\xC3\xA9", 4), "h\xC3\xA9h\xC3\xA9");
+  EXPECT_EQ(CutText("h\xC3\xA9h\xC3\xA9", 3), "h\xC3\xA9h...");
+  EXPECT_EQ(CutText("h\xC3\xA9h\xC3\xA9", 2), "h\xC3\xA9...");
+  EXPECT_EQ(CutText(std::string(5000000, '\x80'), 5).size(), 23u) << "no character begins";
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "common/base/counter_rng.h"
 #include "common/gguf/model_shapes.h"
 #include "common/quant/supported_types.h"
@@ -212,11 +211,10 @@ TEST(DummyModel, TheMixHasSixBitsInTheHeadAndInHalfOfTheLayersValuesAndDownProje
 TEST(DummyModel, UnknownNamesAreAnsweredWithTheLists) {
   const auto shape = GgufFile::Open("dummy://qwen3-7b/q8_0").status();
   EXPECT_EQ(shape.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(shape.message()),
-              AllOf(HasSubstr("'qwen3-7b'"), HasSubstr("qwen3-0.6b, "), HasSubstr("types are f32")));
+  EXPECT_THAT(shape.message(), AllOf(HasSubstr("'qwen3-7b'"), HasSubstr("qwen3-0.6b, "), HasSubstr("types are f32")));
   const auto type = GgufFile::Open("dummy://qwen3-8b/q9").status();
   EXPECT_EQ(type.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(type.message()), AllOf(HasSubstr("'q9'"), HasSubstr("q8_0, "), HasSubstr("q4_k_m")));
+  EXPECT_THAT(type.message(), AllOf(HasSubstr("'q9'"), HasSubstr("q8_0, "), HasSubstr("q4_k_m")));
   for (const char* path : {"dummy://", "dummy://qwen3-8b", "dummy://qwen3-8b/q8_0/x", "dummy:///"}) {
     EXPECT_EQ(GgufFile::Open(path).status().code(), absl::StatusCode::kInvalidArgument) << path;
   }
@@ -235,7 +233,7 @@ TEST(DummyModel, AShapeHasAsManyLayersAsOneAsksFor) {
   for (const char* layers : {"", "0", "1025", "-1", "+4", " 4", "4x", "99999999999999999999", "4:layers=5"}) {
     const auto status = GgufFile::Open(std::string("dummy://tiny:layers=") + layers + "/q8_0").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << layers;
-    EXPECT_THAT(std::string(status.message()),
+    EXPECT_THAT(status.message(),
                 HasSubstr(std::string("the number of layers is '") + layers + "', expected 1 to 1024"));
   }
   EXPECT_THAT(DummyModelShapes(), HasSubstr("kimi-k2, or any of them as NAME:layers=N"));

@@ -1,8 +1,7 @@
-// Malformed files: each gives an error that names the file, the field, and what was expected and found.
-
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "common/gguf/gguf_file.h"
+#include "common/gguf/gguf_parser.h"
 #include "common/gguf/gguf_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,6 +22,7 @@ namespace {
 using ::stagecoach::testing::RawGguf;
 using ::stagecoach::testing::TempDir;
 using ::stagecoach::testing::WriteFileOrDie;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 struct MalformedCase {
@@ -30,8 +31,6 @@ struct MalformedCase {
   std::vector<std::string> words;  // of the message, beside the path
   absl::StatusCode code = absl::StatusCode::kInvalidArgument;
 };
-
-void PrintTo(const MalformedCase& c, std::ostream* out) { *out << c.name; }
 
 constexpr uint64_t kHuge = uint64_t{1} << 63;
 constexpr uint32_t kF32 = 0, kQ8 = 8;
@@ -51,8 +50,22 @@ RawGguf TwoTensors(const std::string& second, const std::vector<uint64_t>& dims,
   return file.Tensor("w", dims, kF32, 0).Tensor(second, dims, kF32, offset).Align().Zeros(256);
 }
 
-std::vector<MalformedCase> Counts() {
-  return {
+void ExpectEachRefused(const std::vector<MalformedCase>& cases) {
+  const TempDir dir;
+  const std::string path = dir.File("bad.gguf");
+  for (const MalformedCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    WriteFileOrDie(path, c.file.bytes());
+    const absl::Status status = GgufFile::Open(path).status();
+    EXPECT_EQ(status.code(), c.code) << status;
+    const std::string message(status.message());
+    EXPECT_THAT(message, HasSubstr(absl::StrCat("'", path, "'")));
+    for (const std::string& word : c.words) EXPECT_THAT(message, HasSubstr(word));
+  }
+}
+
+TEST(Malformed, WithCountsThatCannotBe) {
+  ExpectEachRefused({
       {"Version1", RawGguf(0, 0, 1), {"version is 1", "expected 2 or 3"}, kUnimplemented},
       {"Version4", RawGguf(0, 0, 4), {"version is 4", "expected 2 or 3"}, kUnimplemented},
       {"BigEndian", RawGguf(0, 0, 3u << 24), {"version is 50331648", "big-endian"}, kUnimplemented},
@@ -60,13 +73,13 @@ std::vector<MalformedCase> Counts() {
       {"HugeKeyCount", RawGguf(0, kHuge), {"metadata_kv_count is 9223372036854775808", "at most 0"}},
       {"KeyCountAboveTheCap", RawGguf(0, 100000).Zeros(2000000), {"metadata_kv_count is 100000", "at most 65536"}},
       {"TensorCountAboveWhatFits", RawGguf(5, 0).Zeros(100), {"tensor_count is 5", "at most 4"}},
-  };
+  });
 }
 
-std::vector<MalformedCase> Metadata() {
+TEST(Malformed, InItsMetadata) {
   const RawGguf start(0, 1);
   const auto one = [&] { return start; };
-  return {
+  ExpectEachRefused({
       {"KeyLengthBeyondTheCap", one().U64(70000).Zeros(80000), {"key 0", "70000", "65535"}},
       {"KeyLengthBeyondTheFile", one().U64(50).Zeros(10), {"key 0", "50 bytes", "10"}},
       {"StringLengthWrapping",
@@ -94,28 +107,28 @@ std::vector<MalformedCase> Metadata() {
       {"OverlongUtf8Key", OneKey("\xc0\xaf"), {"key 0", "UTF-8"}},
       {"SurrogateInKey", OneKey("\xed\xa0\x80"), {"key 0", "UTF-8"}},
       {"CutCodePointInKey", OneKey("a\xe2\x82"), {"key 0", "UTF-8"}},
-  };
+  });
 }
 
-std::vector<MalformedCase> Alignments() {
+TEST(Malformed, InItsAlignment) {
   const auto with = [](uint32_t alignment) {
     return RawGguf(1, 1).U32Entry("general.alignment", alignment).Tensor("w", {4}, kF32, 0).Zeros(64);
   };
   const auto typed = RawGguf(0, 1).Key("general.alignment", GgufValueType::kI32).U32(32);
-  return {
+  ExpectEachRefused({
       {"AlignmentOfAnotherType", typed, {"'general.alignment'", "value type 5", "expected 4"}},
       {"AlignmentZero", with(0), {"'general.alignment' is 0", "power of two"}},
       {"AlignmentNotAPowerOfTwo", with(24), {"'general.alignment' is 24", "power of two"}},
       {"AlignmentTooLarge", with(1 << 21), {"'general.alignment' is 2097152", "1048576"}},
       {"OffsetNotAligned", OneTensor({4}, kF32, 4), {"'w'", "offset 4", "alignment 32"}},
       {"PaddingBeyondTheFile", with(1 << 20), {"padding", "only 64"}},
-  };
+  });
 }
 
-std::vector<MalformedCase> Tensors() {
+TEST(Malformed, InItsTensors) {
   const uint64_t wide = uint64_t{1} << 32;
   const uint64_t pads_to_zero = (uint64_t{1} << 62) - 1;
-  return {
+  ExpectEachRefused({
       {"ZeroDimension", OneTensor({32, 0}, kF32), {"'w'", "dimension 1", "size 0", "expected 1 to"}},
       {"NegativeDimension", OneTensor({~uint64_t{0}}, kF32), {"'w'", "dimension 0", "18446744073709551615"}},
       {"FiveDimensions", OneTensor({1, 1, 1, 1, 1}, kF32), {"'w'", "5 dimensions", "at most 4"}},
@@ -141,34 +154,15 @@ std::vector<MalformedCase> Tensors() {
       {"LongTensorName",
        RawGguf(1, 0).Tensor(std::string(256, 'w'), {4}, kF32, 0).Zeros(64),
        {"name of tensor 0", "256", "255"}},
-  };
+  });
 }
 
-class Malformed : public ::testing::TestWithParam<MalformedCase> {};
-
-TEST_P(Malformed, IsRefusedWithFileFieldAndValues) {
+void ExpectRefused(const std::string& bytes, const std::string& message) {
   const TempDir dir;
-  const std::string path = dir.File("bad.gguf");
-  WriteFileOrDie(path, GetParam().file.bytes());
-  const auto file = GgufFile::Open(path);
-  ASSERT_FALSE(file.ok());
-  EXPECT_EQ(file.status().code(), GetParam().code) << file.status();
-  const std::string message(file.status().message());
-  EXPECT_THAT(message, HasSubstr(absl::StrCat("'", path, "'")));
-  for (const std::string& word : GetParam().words) EXPECT_THAT(message, HasSubstr(word));
-}
-
-std::string CaseName(const ::testing::TestParamInfo<MalformedCase>& info) { return info.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Counts, Malformed, ::testing::ValuesIn(Counts()), CaseName);
-INSTANTIATE_TEST_SUITE_P(Metadata, Malformed, ::testing::ValuesIn(Metadata()), CaseName);
-INSTANTIATE_TEST_SUITE_P(Alignments, Malformed, ::testing::ValuesIn(Alignments()), CaseName);
-INSTANTIATE_TEST_SUITE_P(Tensors, Malformed, ::testing::ValuesIn(Tensors()), CaseName);
-
-absl::Status OpenBytes(const TempDir& dir, const std::string& bytes) {
-  const std::string path = dir.File("any.gguf");
-  WriteFileOrDie(path, bytes);
-  return GgufFile::Open(path).status();
+  WriteFileOrDie(dir.File("any.gguf"), bytes);
+  const absl::Status status = GgufFile::Open(dir.File("any.gguf")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr(message));
 }
 
 // A file whose contents change thousands of times. It is written in place: a file system may flush one that is
@@ -190,20 +184,15 @@ class ChangingFile {
 };
 
 TEST(Malformed, AFileShorterThanAHeaderNamesBothLengths) {
-  const TempDir dir;
   for (size_t bytes = 1; bytes < 24; ++bytes) {
-    const absl::Status status = OpenBytes(dir, RawGguf(0, 0).bytes().substr(0, bytes));
-    ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("the file has ", bytes, " bytes")));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("24"));
+    const std::string contents = RawGguf(0, 0).bytes().substr(0, bytes);
+    ExpectRefused(contents, absl::StrCat("the file has ", bytes, " bytes"));
+    ExpectRefused(contents, "24");
   }
 }
 
 TEST(Malformed, AnotherMagicIsNotAGgufFile) {
-  const TempDir dir;
-  const absl::Status status = OpenBytes(dir, absl::StrCat("NO\x03\x04", std::string(60, '\0')));
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("magic is 0x04034f4e, expected 0x46554747"));
+  ExpectRefused(absl::StrCat("NO\x03\x04", std::string(60, '\0')), "magic is 0x04034f4e, expected 0x46554747");
 }
 
 // One key of every type, tensors of several shapes, the last of them a whole number of alignments long, so that every
@@ -266,20 +255,137 @@ TEST(Malformed, ADuplicateAmongVeryManyKeysIsFound) {
   RawGguf file(0, 65536);
   for (int i = 0; i < 65535; ++i) file.U32Entry(absl::StrCat("key.", i), 0);
   file.U32Entry("key.0", 0);
-  const TempDir dir;
-  const absl::Status status = OpenBytes(dir, file.bytes());
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("key 'key.0' appears twice: as entry 0 and as entry 65535"));
+  ExpectRefused(file.bytes(), "key 'key.0' appears twice: as entry 0 and as entry 65535");
 }
 
 TEST(Malformed, ADuplicateAmongAHundredThousandTensorsIsFound) {
   RawGguf file(100001, 0);
   for (uint64_t i = 0; i < 100000; ++i) file.Tensor(absl::StrCat("t", i), {8}, kF32, i * 32);
   file.Tensor("t7", {8}, kF32, 100000 * 32).Align().Zeros(100001 * 32);
+  ExpectRefused(file.bytes(), "tensor 't7' appears twice");
+}
+
+template <size_t kSize>
+std::string Literal(const char (&text)[kSize]) {  // with its zeros
+  return {text, kSize - 1};
+}
+
+struct ForeignFile {
+  const char* name;
+  std::string begin;
+  const char* what;
+  const char* fix;
+};
+
+std::string Tar() {
+  std::string tar(512, '\0');
+  tar.replace(0, 10, "model.gguf").replace(257, 5, "ustar");
+  return tar;
+}
+
+const ForeignFile kForeignFiles[] = {
+    {"empty", "", "is empty", "download the file again"},
+    {"zeros", std::string(100000, '\0'), "begins with zeros", "copy it again"},
+    {"lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4920734272\n", "is a Git LFS pointer",
+     "`git lfs pull`"},
+    {"annex", "/annex/objects/SHA256E-s4920734272--4d7a.gguf\n", "is a git-annex pointer", "`git annex get`"},
+    {"html", "\n<!DOCTYPE html>\n<html><head><title>Sign in</title>", "is a web page",
+     "the address of the file itself"},
+    {"bom", "\xef\xbb\xbf<HTML>", "is a web page", "download the file again"},
+    {"xml", "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>", "is XML, such as a server's error",
+     "again"},
+    {"json_error", "{\"error\":\"Repository not found\"}", "a server's error message: '{\\\"error\\\":\\\"Repository",
+     "download the file again"},
+    {"json", "[1, 2]", "is JSON, not a model", "again"},
+    {"config", "{\n  \"architectures\": [\"LlamaForCausalLM\"],", "is the configuration of a model", "as GGUF"},
+    {"index", "{\"metadata\": {}, \"weight_map\": {", "is the index of a model in safetensors", "as GGUF"},
+    {"manifest", "{\"schemaVersion\":2,\"layers\":[", "is a registry's manifest", "the largest file"},
+    {"text", "Entry not found", "is a text: 'Entry not found'", "download the file again"},
+    {"safetensors", Literal("\x12\0\0\0\0\0\0\0{\"__metadata__\":{}}"), "is a safetensors file",
+     "convert_hf_to_gguf.py"},
+    {"pickle", Literal("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19."), "is a Python pickle", "convert_hf_to_gguf.py"},
+    {"torch", Literal("PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0\0archive/data.pkl"),
+     "is a checkpoint of PyTorch", "convert_hf_to_gguf.py"},
+    {"zip", Literal("PK\x03\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0model.gguf"), "is a zip archive", "unpack it"},
+    {"ggml", Literal("lmgg\0\x7d\0\0"), "is a model in GGML", "convert_hf_to_gguf.py"},
+    {"ggml_forwards", Literal("ggml\0\x7d\0\0"), "is a model in GGML", "as GGUF"},
+    {"ggmf", Literal("fmgg\x01\0\0\0"), "is a model in GGMF", "as GGUF"},
+    {"ggjt", Literal("tjgg\x03\0\0\0"), "is a model in GGJT", "as GGUF"},
+    {"lora", Literal("algg\x01\0\0\0"), "is an old LoRA adapter", "as GGUF"},
+    {"gzip", Literal("\x1f\x8b\x08\0"), "compressed with gzip", "unpack it"},
+    {"zstd", Literal("\x28\xb5\x2f\xfd\0"), "compressed with zstd", "unpack it"},
+    {"xz", Literal("\3757zXZ\0\0"), "compressed with xz", "unpack it"},
+    {"tar", Tar(), "is a tar archive", "unpack it"},
+    {"hdf5", Literal("\x89HDF\r\n\x1a\n\0"), "is an HDF5 file", "as GGUF"},
+    {"llamafile", "MZqFpD='\n", "is a llamafile", "unzip it"},
+    {"program", Literal("\177ELF\x02\x01\x01\0"), "is a program", "the model's GGUF file"},
+};
+
+TEST(ForeignFile, IsNamedWhereverAModelIsOpenedAndWhatToDoIsSaid) {
   const TempDir dir;
-  const absl::Status status = OpenBytes(dir, file.bytes());
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("tensor 't7' appears twice"));
+  for (const ForeignFile& foreign : kForeignFiles) {
+    SCOPED_TRACE(foreign.name);
+    const std::string path = dir.File("model.gguf");
+    testing::WriteFileOrDie(path, foreign.begin);
+    const absl::Status status = GgufFile::Open(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr(absl::StrCat("'", path, "': ")), HasSubstr(foreign.what), HasSubstr(foreign.fix)));
+  }
+}
+
+TEST(ForeignFile, CutAnywhereIsStillAnError) {
+  for (const ForeignFile& foreign : kForeignFiles) {
+    for (size_t bytes = 0; bytes <= std::min<size_t>(foreign.begin.size(), kForeignBytes); ++bytes) {
+      const std::string said = DescribeForeignFile("m", absl::string_view(foreign.begin).substr(0, bytes), bytes);
+      ASSERT_THAT(said, HasSubstr("; ")) << foreign.name << ", " << bytes << " bytes";
+    }
+  }
+}
+
+TEST(ForeignFile, TheLaterPartOfACutFileIsKnownByItsName) {
+  const TempDir dir;
+  const std::string middle = Literal("\x07\x99\x13\x8f\0\x11\xa0\xff\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f");
+  for (const char* name : {"m.gguf.part2of3", "m.Q8_0.gguf-split-b", "m.gguf.002", "m-part-2.gguf", "m.gguf.part-c"}) {
+    testing::WriteFileOrDie(dir.File(name), middle);
+    EXPECT_THAT(GgufFile::Open(dir.File(name)).status().message(),
+                AllOf(HasSubstr("this is not a GGUF file"), HasSubstr("join all parts in their order")))
+        << name;
+  }
+  for (const char* name :
+       {"m.gguf", "department.gguf", "split.gguf", "partial-model.gguf", "m.gguf.bak", "m.part.gguf"}) {
+    EXPECT_EQ(PartOfACutFile(dir.File(name)), "") << name;
+  }
+  // The first part has a header.
+  testing::RawGguf first(1, 0);
+  first.Tensor("t", {8}, 0, 0).Align();
+  testing::WriteFileOrDie(dir.File("m.gguf.part1of3"), first.bytes());
+  EXPECT_THAT(GgufFile::Open(dir.File("m.gguf.part1of3")).status().message(), HasSubstr("join all parts"));
+}
+
+TEST(ForeignFile, ALaterPartOfASplitModelAsksForTheOthers) {
+  const TempDir dir;
+  GgufWriter writer;
+  for (const char* name : {"a", "b", "c"}) writer.SetTensor(name, {8}, TensorType::kF32, std::vector<float>(8, 1));
+  const auto paths = writer.WriteShards(dir.File("m"), 3).value();
+  std::filesystem::remove(paths[0]);
+  const absl::Status status = GgufFile::Open(paths[1]).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("shard 1 of 3: cannot open"), HasSubstr("-00001-of-00003.gguf"),
+                    HasSubstr("is part 2 of a model in 3 files, put all of them into its directory")));
+}
+
+TEST(ForeignFile, ADirectoryNamesTheFileThatIsMeant) {
+  const TempDir dir;
+  const auto said = [&] { return std::string(GgufFile::Open(dir.path()).status().message()); };
+  EXPECT_THAT(said(), HasSubstr("is a directory, expected a GGUF file; there is none in it"));
+  testing::WriteFileOrDie(dir.File("model.safetensors"), "x");
+  EXPECT_THAT(said(), HasSubstr("it holds safetensors: download the model as GGUF"));
+  testing::WriteFileOrDie(dir.File("m-2.gguf"), "x");
+  EXPECT_THAT(said(), HasSubstr("give the one in it, 'm-2.gguf'"));
+  testing::WriteFileOrDie(dir.File("m-1.gguf"), "x");
+  EXPECT_THAT(said(), HasSubstr("give one of the 2 in it, such as 'm-1.gguf'"));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "common/gguf/q2_layout.h"
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "common/gguf/gguf_file.h"
+#include "common/gguf/gguf_parser.h"
 #include "common/gguf/gguf_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -77,17 +76,38 @@ std::vector<float> Decode(const GgufFile& file, const std::string& name) {
   return values;
 }
 
+struct Layout {
+  const char* name;
+  Q2Layout layout;
+  TensorType type;
+};
+constexpr Layout kLayouts[] = {{"g64", Q2Layout::kG64, TensorType::kQ2_0},
+                               {"g128", Q2Layout::kG128, TensorType::kPQ2_0},
+                               {"g128-oxi", Q2Layout::kG128Oxi, TensorType::kQ2_0_Oxi}};
+
 // A file of matrices m0, m1, ... of type id 42, and an F32 vector between the first and the others.
 class Q2File : public ::testing::Test {
  protected:
+  // A new file for every layout.
+  void ForEachLayout(const std::function<void(const Layout&)>& check) {
+    for (const Layout& layout : kLayouts) {
+      SCOPED_TRACE(layout.name);
+      Clear();
+      check(layout);
+    }
+  }
+  void Clear() {
+    matrices_.clear();
+    data_.clear();
+  }
   void Add(Matrix matrix, Q2Layout layout) {
     data_.push_back(Encode(matrix, layout));
     matrices_.push_back(std::move(matrix));
   }
 
   std::string Serialize() const {
-    RawGguf head(matrices_.size() + 1, static_cast<uint64_t>(entries_));
-    write_entries_(head);
+    RawGguf head(matrices_.size() + 1, write_entry_ ? 1 : 0);
+    if (write_entry_) write_entry_(head);
     std::string data;
     for (size_t i = 0; i < matrices_.size(); ++i) {
       head.Tensor(absl::StrCat("m", i),
@@ -122,7 +142,7 @@ class Q2File : public ::testing::Test {
   void ExpectError(Q2Layout wanted, const std::vector<std::string>& parts) {
     const absl::Status status = Open(wanted).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    for (const std::string& part : parts) EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    for (const std::string& part : parts) EXPECT_THAT(status.message(), HasSubstr(part));
   }
 
   static void Append(const std::string& bytes, std::string* data) {
@@ -133,61 +153,34 @@ class Q2File : public ::testing::Test {
   TempDir dir_;
   std::vector<Matrix> matrices_;
   std::vector<std::string> data_;
-  int entries_ = 0;
-  std::function<void(RawGguf&)> write_entries_ = [](RawGguf&) {};
+  std::function<void(RawGguf&)> write_entry_;
   size_t cut_ = 0;  // bytes of padding at the file's end that are left out
 };
 
-struct Layout {
-  const char* name;
-  Q2Layout layout;
-  TensorType type;
-};
-constexpr Layout kLayouts[] = {{"g64", Q2Layout::kG64, TensorType::kQ2_0},
-                               {"g128", Q2Layout::kG128, TensorType::kPQ2_0},
-                               {"g128-oxi", Q2Layout::kG128Oxi, TensorType::kQ2_0_Oxi}};
-
-TEST_F(Q2File, TernaryFilesOfEveryLayoutAreRecognised) {
-  for (const Layout& layout : kLayouts) {
-    SCOPED_TRACE(layout.name);
-    matrices_.clear();
-    data_.clear();
-    for (uint64_t i = 0; i < 3; ++i) Add(RandomMatrix(256, 24, 3, i), layout.layout);
-    ExpectOpensAs(layout.layout, layout.type);
-  }
-}
-
-TEST_F(Q2File, FilesThatUseCode3AreRecognisedByTheirScales) {
-  for (const Layout& layout : kLayouts) {
-    SCOPED_TRACE(layout.name);
-    matrices_.clear();
-    data_.clear();
-    for (uint64_t i = 0; i < 3; ++i) Add(RandomMatrix(256, 24, 4, i), layout.layout);
-    ExpectOpensAs(layout.layout, layout.type);
+TEST_F(Q2File, EveryLayoutIsRecognisedByTernaryCodesOrByItsScales) {
+  for (const int codes : {3, 4}) {
+    ForEachLayout([&](const Layout& layout) {
+      for (uint64_t i = 0; i < 3; ++i) Add(RandomMatrix(256, 24, codes, i), layout.layout);
+      ExpectOpensAs(layout.layout, layout.type);
+    });
   }
 }
 
 TEST_F(Q2File, LargeTensorsAreSampled) {
-  for (const Layout& layout : kLayouts) {
-    SCOPED_TRACE(layout.name);
-    matrices_.clear();
-    data_.clear();
+  ForEachLayout([&](const Layout& layout) {
     Add(RandomMatrix(1024, 700, 3, 5), layout.layout);
     Add(RandomMatrix(1024, 2, 3, 6), layout.layout);
     ExpectOpensAs(layout.layout, layout.type);
-  }
+  });
 }
 
 TEST_F(Q2File, TheLastTensorMayBePaddedOrNot) {
-  for (const Layout& layout : kLayouts) {
-    SCOPED_TRACE(layout.name);
-    matrices_.clear();
-    data_.clear();
+  ForEachLayout([&](const Layout& layout) {
     for (uint64_t i = 0; i < 2; ++i) Add(RandomMatrix(128, 9, 3, i), layout.layout);
     cut_ = 32 - data_.back().size() % 32;
     ASSERT_NE(cut_, 32u);
     ExpectOpensAs(layout.layout, layout.type);
-  }
+  });
 }
 
 TEST_F(Q2File, RowsOf64WeightsHaveOneLayoutOnly) {
@@ -203,8 +196,7 @@ TEST_F(Q2File, ATensorThatBothSizesFitFollowsTheOthers) {
 
 TEST_F(Q2File, AStringAsQuantisationVersionIsOxiBonsais) {
   Add(RandomMatrix(256, 24, 4, 1), Q2Layout::kG128);  // whatever the blocks look like
-  entries_ = 1;
-  write_entries_ = [](RawGguf& head) {
+  write_entry_ = [](RawGguf& head) {
     head.Key("general.quantization_version", GgufValueType::kString).String("TQ2_0_G128");
   };
   const auto file = Open();
@@ -214,15 +206,13 @@ TEST_F(Q2File, AStringAsQuantisationVersionIsOxiBonsais) {
 
 TEST_F(Q2File, ANumberAsQuantisationVersionSaysNothing) {
   Add(RandomMatrix(256, 24, 3, 1), Q2Layout::kG128);
-  entries_ = 1;
-  write_entries_ = [](RawGguf& head) { head.U32Entry("general.quantization_version", 2); };
+  write_entry_ = [](RawGguf& head) { head.U32Entry("general.quantization_version", 2); };
   ExpectOpensAs(Q2Layout::kG128, TensorType::kPQ2_0);
 }
 
 TEST_F(Q2File, KeysBelowLlmAreOxiBonsais) {
   Add(RandomMatrix(256, 24, 4, 1), Q2Layout::kG128Oxi);
-  entries_ = 1;
-  write_entries_ = [](RawGguf& head) { head.U32Entry("llm.block_count", 28); };
+  write_entry_ = [](RawGguf& head) { head.U32Entry("llm.block_count", 28); };
   ExpectOpensAs(Q2Layout::kG128Oxi, TensorType::kQ2_0_Oxi);
 }
 
@@ -252,15 +242,12 @@ TEST_F(Q2File, BlocksThatGoWithBothLayoutsAreRefused) {
 }
 
 TEST_F(Q2File, ANamedLayoutIsTaken) {
-  for (const Layout& layout : kLayouts) {
-    SCOPED_TRACE(layout.name);
-    matrices_.clear();
-    data_.clear();
+  ForEachLayout([&](const Layout& layout) {
     Matrix zeros = RandomMatrix(256, 24, 1, 1);
     for (float& scale : zeros.scales) scale = 0;  // nothing to see in the blocks
     Add(zeros, layout.layout);
     ExpectOpensAs(layout.layout, layout.type, layout.layout);
-  }
+  });
 }
 
 TEST_F(Q2File, ANamedLayoutMayLeaveRoomButMustFit) {
@@ -268,8 +255,7 @@ TEST_F(Q2File, ANamedLayoutMayLeaveRoomButMustFit) {
   const auto small = Open(Q2Layout::kG128);
   ASSERT_TRUE(small.ok()) << small.status();
   EXPECT_EQ((*small)->FindTensor("m0")->bytes, 1632u);
-  matrices_.clear();
-  data_.clear();
+  Clear();
   Add(RandomMatrix(256, 24, 3, 1), Q2Layout::kG128);
   ExpectError(Q2Layout::kG64, {"Q2_0 does not fit", "'m0'", "room for 1632 bytes", "would take 1728"});
 }
@@ -286,7 +272,7 @@ TEST_F(Q2File, NoFileMayUseAnIdOfOurs) {
   WriteFileOrDie(dir_.File("ours.gguf"), raw.bytes());
   const absl::Status status = GgufFile::Open(dir_.File("ours.gguf")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("type id 65578"));
+  EXPECT_THAT(status.message(), HasSubstr("type id 65578"));
 }
 
 TEST(Q2Layout, PrismsOwnIdNeedsNoSearch) {
@@ -333,8 +319,7 @@ TEST(Q2Layout, NamesAreParsed) {
   for (const Layout& layout : kLayouts) EXPECT_EQ(*ParseQ2Layout(layout.name), layout.layout);
   EXPECT_EQ(*ParseQ2Layout("auto"), Q2Layout::kAuto);
   EXPECT_EQ(*ParseQ2Layout(""), Q2Layout::kAuto);
-  EXPECT_THAT(std::string(ParseQ2Layout("g32").status().message()),
-              AllOf(HasSubstr("'g32'"), HasSubstr("g64, g128 or g128-oxi")));
+  EXPECT_THAT(ParseQ2Layout("g32").status().message(), AllOf(HasSubstr("'g32'"), HasSubstr("g64, g128 or g128-oxi")));
 }
 
 }  // namespace

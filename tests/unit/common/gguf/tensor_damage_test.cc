@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,7 +9,7 @@
 #include "common/quant/supported_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/random_tensors.h"
+#include "tests/testing/model_parts.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -198,7 +197,7 @@ TEST(DescribeDamage, NamesTensorLayerFileOffsetAndWhatToDo) {
             "tensor 'blk.12.attn_norm.weight' of layer 12 has a hole, 100 zero bytes" + place);
   const absl::Status status = DamagedError(*file, file->tensors()[0], {Kind::kAllZeros, 0, 32});
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
+  EXPECT_THAT(status.message(),
               AllOf(HasSubstr("tensor 'first.weight' is all zeros, 32 bytes at offset"),
                     HasSubstr("; the file is damaged: copy or download it again"), HasSubstr("`allow_damaged`")));
 }

@@ -6,16 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/model/model_description.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_architectures.h"
+#include "tests/testing/tiny_model.h"
 
 namespace stagecoach {
 namespace {
 
 using ::stagecoach::testing::TempDir;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kTwoTo31 = uint32_t{1} << 31;
@@ -213,28 +216,27 @@ TEST(HostileKeys, ThatAreNamesAreShownWithoutWhatATerminalObeys) {
   }
 }
 
-TEST(HostileKeys, AWindowOfAnySizeThatHidesNothingIsTaken) {
+template <typename Number>
+std::shared_ptr<const ModelDescription> WithWindow(const std::string& architecture, Number window) {
   const TempDir dir;
+  GgufWriter writer = testing::TinyArchitectureModel(testing::TinyArchitecture(architecture));
+  writer.Set(architecture + ".attention.sliding_window", window);
+  EXPECT_TRUE(writer.Write(dir.File("m.gguf")).ok());
+  const auto model = OpenModel(dir.File("m.gguf"));
+  return model.value();
+}
+
+TEST(HostileKeys, AWindowOfAnySizeThatHidesNothingIsTaken) {
   for (const char* architecture : {"gpt-oss", "gemma3", "qwen3moe", "gemma2"}) {
-    GgufWriter writer = testing::TinyArchitectureModel(testing::TinyArchitecture(architecture));
-    writer.Set(std::string(architecture) + ".attention.sliding_window", kMost);
-    ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-    const auto model = OpenModel(dir.File("m.gguf"));
-    ASSERT_TRUE(model.ok()) << model.status();
-    EXPECT_EQ((*model)->hyper.group_windows(), std::vector<int64_t>{0});
+    EXPECT_EQ(WithWindow(architecture, kMost)->hyper.group_windows(), std::vector<int64_t>{0});
   }
 }
 
 // What converters write where a model has none.
 TEST(HostileKeys, AWindowOfZeroIsNoneWhereLayersNeedNone) {
-  const TempDir dir;
   for (const char* architecture : {"llama", "phi3", "olmo2", "qwen3moe", "glm4moe"}) {
-    GgufWriter writer = testing::TinyArchitectureModel(testing::TinyArchitecture(architecture));
-    writer.Set(std::string(architecture) + ".attention.sliding_window", uint32_t{0});
-    ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-    const auto model = OpenModel(dir.File("m.gguf"));
-    ASSERT_TRUE(model.ok()) << model.status();
-    for (const LayerSpec& layer : (*model)->hyper.layers) {
+    const auto model = WithWindow(architecture, uint32_t{0});
+    for (const LayerSpec& layer : model->hyper.layers) {
       EXPECT_NE(layer.attention.kind, AttentionKind::kWindowed) << architecture;
     }
   }
@@ -258,6 +260,79 @@ TEST(HostileKeys, OfScalesAndCaps) {
                              {key, To(-1.0f), "is -1, expected a finite number of at least 0"},
                              {key, To(1e-60), "is 1e-60, expected a number from 1e-30 to 1e30"}});
   }
+}
+
+struct BadKey {
+  std::string key;
+  Spoil spoil;
+  std::string said;  // behind the key's name
+  std::string also;  // somewhere in the message
+};
+
+void ExpectBad(absl::StatusCode code, const std::vector<BadKey>& cases) {
+  const TempDir dir;
+  for (const BadKey& bad : cases) {
+    GgufWriter writer = testing::TinyModel({});
+    bad.spoil(writer, bad.key);
+    ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
+    const absl::Status status = OpenModel(dir.File("m.gguf")).status();
+    EXPECT_EQ(status.code(), code) << bad.key << ": " << status;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr(absl::StrCat("'", dir.File("m.gguf"), "'")),
+                                        HasSubstr(absl::StrCat("'", bad.key, "' ", bad.said)), HasSubstr(bad.also)));
+  }
+}
+
+TEST(BadHyperParameters, OutOfTheirRangesAreRefusedWithFileKeyAndValues) {
+  const std::string heads = "qwen3.attention.head_count", key_length = "qwen3.attention.key_length";
+  const std::string epsilon = "qwen3.attention.layer_norm_rms_epsilon", factor = "qwen3.rope.scaling.factor";
+  ExpectBad(absl::StatusCode::kInvalidArgument,
+            {{"general.architecture", Gone(), "is missing", "llama, minimax-m2"},
+             {"qwen3.block_count", Gone(), "is missing", "1 to 1024"},
+             {"qwen3.block_count", To(uint32_t{0}), "is 0", "1 to 1024"},
+             {"qwen3.block_count", To(uint32_t{1025}), "is 1025", "1 to 1024"},
+             {"qwen3.block_count", To(int32_t{-1}), "is -1", ""},
+             {"qwen3.block_count", To(std::string("4")), "has type string", "an integer"},
+             {"qwen3.context_length", To(uint32_t{0}), "is 0", ""},
+             {"qwen3.embedding_length", To(uint32_t{0}), "is 0", ""},
+             {"qwen3.feed_forward_length", To(uint32_t{0}), "is 0", ""},
+             {"qwen3.feed_forward_length", To(std::vector<uint32_t>{96, 0, 96, 96}), "is 0 in layer 1", "1 to"},
+             {heads, To(uint32_t{0}), "is 0", ""},
+             {heads, To(std::vector<uint32_t>(3, 4)), "is an array of 3", "expected 4"},
+             {heads, To(std::vector<uint32_t>(4, 0)), "is 0", "1 to"},
+             {heads, To(std::vector<std::string>(4, "4")), "", "array of string, expected array of an integer"},
+             {heads + "_kv", To(uint32_t{0}), "is 0", ""},
+             {heads + "_kv", To(uint32_t{3}), "is 3", "divisor"},
+             {key_length, To(uint32_t{33}), "is 33", "even number from 2 to 1024"},
+             {key_length, To(uint32_t{2048}), "is 2048", "1024"},
+             {epsilon, Gone(), "is missing", ""},
+             {epsilon, To(0.0f), "is 0", "above 0"},
+             {epsilon, To(kNotANumber), "holds nan", "finite"},
+             {epsilon, To(1e-60), "is 1e-60", "1e-30 to 1"},
+             {"qwen3.rope.freq_base", To(1.0f), "is 1", "above 1"},
+             {"qwen3.rope.freq_base", To(kInfinite), "holds inf", "finite"},
+             {factor, To(0.5f), "is 0.5", "at least 1"},
+             {factor, To(-2.0f), "is -2", ""},
+             {"qwen3.vocab_size", To(uint32_t{99}), "is 99", "320 rows"}});
+}
+
+TEST(BadHyperParameters, OfWhatIsNotComputedAreRefused) {
+  const std::string architecture = "general.architecture", attention = "qwen3.attention.";
+  ExpectBad(absl::StatusCode::kUnimplemented,
+            {{architecture, To(std::string("gpt2")), "is 'gpt2'", "llama, minimax-m2"},
+             {architecture, To(std::string("qwen3next")), "is 'qwen3next'", "recurrent state"},
+             {architecture, To(std::string("qwen35moe")), "is 'qwen35moe'", "recurrent state"},
+             {"qwen3.expert_count", To(uint32_t{128}), "is 128", "architecture qwen3 has no experts"},
+             {attention + "causal", To(false), "is false", "expected true"},
+             {attention + "sliding_window", To(uint32_t{256}), "is 256", "architecture qwen3 has no windows"},
+             {attention + "sliding_window", To(uint32_t{256}), "is 256", "512"},
+             {attention + "scale", To(0.25f), "is 0.25", "expected 0"},
+             {attention + "temperature_scale", To(0.1f), "is 0.1", "queries grow with their position"},
+             {"qwen3.rope.global.freq_base", To(1e6f), "is 1e+06", "another name than rope.freq_base"},
+             {"prism.hadamard.block", To(uint32_t{128}), "", "Hadamard"},
+             {"qwen3.rope.scaling.type", To(std::string("longrope")), "is 'longrope'", "none, linear, yarn"},
+             {attention + "value_length", To(uint32_t{16}), "is 16", "expected 32"},
+             {attention + "head_count_kv", To(std::vector<uint32_t>{2, 2, 1, 2}), "is 2 in layer 0 and 1 in layer 2",
+              "the same in every layer"}});
 }
 
 }  // namespace

@@ -23,6 +23,13 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kTypeI32 = 26;  // known, and of no weight
 
+void SetZeros(const std::string& name, const std::vector<int64_t>& dims, GgufWriter* writer,
+              TensorType type = TensorType::kF32) {
+  int64_t elements = 1;
+  for (const int64_t dim : dims) elements *= dim;
+  writer->SetTensor(name, dims, type, std::vector<float>(static_cast<size_t>(elements)));
+}
+
 // A model of two layers, opened once, and variants of its file.
 class HostileTensors : public ::testing::TestWithParam<std::string> {
  protected:
@@ -53,7 +60,7 @@ class HostileTensors : public ::testing::TestWithParam<std::string> {
   std::string Refusal(const GgufWriter& writer) const {
     const auto model = Open(writer);
     if (model.ok()) return "";
-    EXPECT_THAT(std::string(model.status().message()), HasSubstr("m.gguf'"));
+    EXPECT_THAT(model.status().message(), HasSubstr("m.gguf'"));
     return std::string(model.status().message());
   }
 
@@ -108,10 +115,8 @@ TEST_P(HostileTensors, AMissingOneIsNamed) {
 TEST_P(HostileTensors, AMisshapedOneIsNamedWithBothShapes) {
   for (const GgufTensor& tensor : tensors_) {
     for (const std::vector<int64_t>& dims : WrongShapes(tensor.dims)) {
-      int64_t elements = 1;
-      for (const int64_t dim : dims) elements *= dim;
       GgufWriter writer = *good_;
-      writer.SetTensor(tensor.name, dims, TensorType::kF32, std::vector<float>(static_cast<size_t>(elements)));
+      SetZeros(tensor.name, dims, &writer);
       EXPECT_THAT(Refusal(writer), HasSubstr(absl::StrCat("tensor '", tensor.name, "' has shape ", DimsText(dims),
                                                           ", expected ", DimsText(tensor.dims))));
     }
@@ -136,8 +141,7 @@ TEST_P(HostileTensors, AQuantisedVectorIsRefused) {
     if (!vector || tensor.cols() % 32 != 0) continue;
     ++seen;
     GgufWriter writer = *good_;
-    writer.SetTensor(tensor.name, tensor.dims, TensorType::kQ8_0,
-                     std::vector<float>(static_cast<size_t>(tensor.cols() * tensor.rows())));
+    SetZeros(tensor.name, tensor.dims, &writer, TensorType::kQ8_0);
     EXPECT_THAT(Refusal(writer),
                 HasSubstr(absl::StrCat("tensor '", tensor.name, "' has type Q8_0, expected F32, F16 or BF16")));
   }
@@ -148,7 +152,7 @@ TEST_P(HostileTensors, OneThatNothingComputesWithIsNamed) {
   for (const char* name : {"blk.1.ffn_side_exps.weight", "blk.1.attn_gate.weight", "blk.7.attn_norm.weight",
                            "blk.-1.attn_norm.weight", "blk.99999999999999999999.x", "more.weight"}) {
     GgufWriter writer = *good_;
-    writer.SetTensor(name, {4}, TensorType::kF32, std::vector<float>(4));
+    SetZeros(name, {4}, &writer);
     EXPECT_THAT(Refusal(writer), HasSubstr(absl::StrCat("tensor '", name, "' is not part of a supported ",
                                                         architecture_, " model of 2 layers")));
   }
@@ -177,10 +181,8 @@ TEST(HostileForms, OfGateAndUpInOneAreNamedWithBothShapes) {
     const int64_t d = options.hidden, f = options.expert_ffn, e = options.experts;
     for (const std::vector<int64_t>& dims : std::vector<std::vector<int64_t>>{
              {d, f, e}, {d, 2 * f, e - 1}, {d, 2 * f + 1, e}, {2 * f, d, e}, {d, 2 * f}}) {
-      int64_t elements = 1;
-      for (const int64_t dim : dims) elements *= dim;
       GgufWriter writer = good;
-      writer.SetTensor(name, dims, TensorType::kF32, std::vector<float>(static_cast<size_t>(elements)));
+      SetZeros(name, dims, &writer);
       EXPECT_THAT(RefusalOf(writer), HasSubstr(absl::StrCat("tensor '", name, "' has shape ", DimsText(dims),
                                                             ", expected ", DimsText({d, 2 * f, e}))));
     }
@@ -200,7 +202,6 @@ TEST(HostileForms, ThatAreNotComputedAreRefused) {
 }
 
 TEST(HostileTensorsOfOthers, AreNotTakenAlong) {
-  const TempDir dir;
   testing::TinyArchitectureOptions options = testing::TinyArchitecture("qwen3moe");
   const GgufWriter good = testing::TinyArchitectureModel(options);
   options.fused_gate_up = true;
@@ -213,13 +214,9 @@ TEST(HostileTensorsOfOthers, AreNotTakenAlong) {
                {good, "blk.1.ffn_gate_shexp.weight", {54, 38}}, {good, "blk.1.ffn_gate.weight", {54, 38}},
                {good, "blk.1.attn_kv_a_norm.weight", {34}},     {fused, "blk.1.ffn_gate_exps.weight", {54, 38, 8}}};
   for (const auto& c : cases) {
-    int64_t elements = 1;
-    for (const int64_t dim : c.dims) elements *= dim;
     GgufWriter writer = c.model;
-    writer.SetTensor(c.name, c.dims, TensorType::kF32, std::vector<float>(static_cast<size_t>(elements)));
-    ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-    const auto model = OpenModel(dir.File("m.gguf"));
-    EXPECT_THAT(std::string(model.status().message()), HasSubstr(absl::StrCat("tensor '", c.name, "' is not part of")));
+    SetZeros(c.name, c.dims, &writer);
+    EXPECT_THAT(RefusalOf(writer), HasSubstr(absl::StrCat("tensor '", c.name, "' is not part of")));
   }
 }
 

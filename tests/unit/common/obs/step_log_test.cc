@@ -11,7 +11,6 @@
 #include <fstream>
 #include <string>
 
-#include "common/obs/step_log_reader.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 

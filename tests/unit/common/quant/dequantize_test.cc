@@ -1,8 +1,9 @@
-// DequantizeRow against the definition of every type, on random blocks and on files as people download them.
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -11,37 +12,161 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "common/gguf/gguf_file.h"
+#include "common/quant/block_codes.h"
 #include "common/quant/supported_types.h"
 #include "common/quant/tensor_type.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
-#include "tests/unit/common/quant/index_decoder.h"
 
 namespace stagecoach {
 namespace {
 
+double Half(const uint8_t* p) {
+  const int bits = p[0] | (p[1] << 8);
+  const double sign = (bits & 0x8000) ? -1 : 1;
+  const int exponent = (bits >> 10) & 31;
+  const int fraction = bits & 1023;
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  if (exponent == 31) return fraction ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+int Low(uint8_t byte) { return byte & 15; }
+int High(uint8_t byte) { return byte >> 4; }
+int Signed(uint8_t byte) { return byte < 128 ? byte : byte - 256; }
+int Bit(const uint8_t* bytes, int n) { return (bytes[n / 8] >> (n % 8)) & 1; }
+
+// Nibble j of 16 bytes: low ones first, then high ones.
+int Nibble(const uint8_t* bytes, int j) { return j < 16 ? Low(bytes[j]) : High(bytes[j - 16]); }
+
+double Iq4(int code) {
+  static constexpr double kTable[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  return kTable[code];
+}
+
+// E2M1: sign, two bits of exponent, one of fraction.
+double E2m1(int code) {
+  const int exponent = (code >> 1) & 3, fraction = code & 1;
+  const double magnitude = exponent == 0 ? fraction * 0.5 : std::ldexp(2 + fraction, exponent - 2);
+  return (code & 8) ? -magnitude : magnitude;
+}
+
+int Scale6(const uint8_t* sc, int s) { return s < 4 ? sc[s] & 63 : (sc[s + 4] & 15) | ((sc[s - 4] >> 6) << 4); }
+int Min6(const uint8_t* sc, int s) { return s < 4 ? sc[s + 4] & 63 : (sc[s + 4] >> 4) | ((sc[s] >> 6) << 4); }
+
+double Q2K(const uint8_t* b, int j) {
+  const int c = j / 128, g = (j % 128) / 32, l = j % 32;
+  const int q = (b[16 + 32 * c + l] >> (2 * g)) & 3;
+  return Half(b + 80) * Low(b[j / 16]) * q - Half(b + 82) * High(b[j / 16]);
+}
+
+double Q3K(const uint8_t* b, int j) {
+  const int c = j / 128, g = (j % 128) / 32, l = j % 32, k = j / 16;
+  const int low = (b[32 + 32 * c + l] >> (2 * g)) & 3;
+  const int high = (b[l] >> (4 * c + g)) & 1;
+  const uint8_t* sc = b + 96;
+  const int scale = (k < 8 ? Low(sc[k]) : High(sc[k - 8])) | (((sc[8 + k % 4] >> (2 * (k / 4))) & 3) << 4);
+  return Half(b + 108) * (scale - 32) * (low - (high ? 0 : 4));
+}
+
+double Q4KOrQ5K(const uint8_t* b, int j, bool five) {
+  const int s = j / 32, l = j % 32;
+  const uint8_t byte = b[(five ? 48 : 16) + 32 * (s / 2) + l];
+  const int code = (s % 2 ? High(byte) : Low(byte)) + (five ? 16 * ((b[16 + l] >> s) & 1) : 0);
+  return Half(b) * Scale6(b + 4, s) * code - Half(b + 2) * Min6(b + 4, s);
+}
+
+double Q6K(const uint8_t* b, int j) {
+  const int c = j / 128, g = (j % 128) / 32, l = j % 32;
+  const uint8_t byte = b[64 * c + 32 * (g % 2) + l];
+  const int code = (g >= 2 ? High(byte) : Low(byte)) | (((b[128 + 32 * c + l] >> (2 * g)) & 3) << 4);
+  return Half(b + 208) * Signed(b[192 + j / 16]) * (code - 32);
+}
+
+double Iq4Xs(const uint8_t* b, int j) {
+  const int s = j / 32, high = b[2] | (b[3] << 8);
+  const int scale = ((b[4 + s / 2] >> (4 * (s % 2))) & 15) | (((high >> (2 * s)) & 3) << 4);
+  return Half(b) * (scale - 32) * Iq4(Nibble(b + 8 + 16 * s, j % 32));
+}
+
+int Trit(uint8_t byte, int n) {
+  const int power[5] = {1, 3, 9, 27, 81};
+  return ((((byte * power[n]) % 256) * 3) / 256) - 1;
+}
+
+double Tq1(const uint8_t* b, int j) {
+  int trit;
+  if (j < 160) {
+    trit = Trit(b[j % 32], j / 32);
+  } else if (j < 240) {
+    trit = Trit(b[32 + (j - 160) % 16], (j - 160) / 16);
+  } else {
+    trit = Trit(b[48 + (j - 240) % 4], (j - 240) / 4);
+  }
+  return Half(b + 52) * trit;
+}
+
+int TwoBits(const uint8_t* bytes, int j) { return (bytes[j / 4] >> (2 * (j % 4))) & 3; }
+
+// The value of element j of one block, in the index form of the format's definition and in double, where every product
+// is exact. Shares no code with the product.
+double ElementOfBlock(TensorType type, const uint8_t* b, int j) {
+  switch (type) {
+    case TensorType::kF32: {
+      float value;
+      std::memcpy(&value, b, sizeof(value));
+      return value;
+    }
+    case TensorType::kF16: return Half(b);
+    case TensorType::kBF16: {
+      const uint32_t bits = static_cast<uint32_t>(b[0] << 16) | (static_cast<uint32_t>(b[1]) << 24);
+      float value;
+      std::memcpy(&value, &bits, sizeof(value));
+      return value;
+    }
+    case TensorType::kQ4_0: return Half(b) * (Nibble(b + 2, j) - 8);
+    case TensorType::kQ4_1: return Half(b) * Nibble(b + 4, j) + Half(b + 2);
+    case TensorType::kQ5_0: return Half(b) * (Nibble(b + 6, j) + 16 * Bit(b + 2, j) - 16);
+    case TensorType::kQ5_1: return Half(b) * (Nibble(b + 8, j) + 16 * Bit(b + 4, j)) + Half(b + 2);
+    case TensorType::kQ8_0: return Half(b) * Signed(b[2 + j]);
+    case TensorType::kQ2_K: return Q2K(b, j);
+    case TensorType::kQ3_K: return Q3K(b, j);
+    case TensorType::kQ4_K: return Q4KOrQ5K(b, j, false);
+    case TensorType::kQ5_K: return Q4KOrQ5K(b, j, true);
+    case TensorType::kQ6_K: return Q6K(b, j);
+    case TensorType::kIQ4_NL: return Half(b) * Iq4(Nibble(b + 2, j));
+    case TensorType::kIQ4_XS: return Iq4Xs(b, j);
+    case TensorType::kTQ1_0: return Tq1(b, j);
+    case TensorType::kTQ2_0: return Half(b + 64) * (((b[32 * (j / 128) + j % 32] >> (2 * ((j % 128) / 32))) & 3) - 1);
+    case TensorType::kMXFP4: return std::ldexp(E2m1(Nibble(b + 1, j)), b[0] - 127);
+    case TensorType::kQ1_0: return Bit(b + 2, j) ? Half(b) : -Half(b);
+    case TensorType::kQ2_0:
+    case TensorType::kPQ2_0: return Half(b) * (TwoBits(b + 2, j) - 1);
+    case TensorType::kQ2_0_Oxi: return TwoBits(b, j) == 3 ? 0 : Half(b + 32) * (TwoBits(b, j) - 1);
+  }
+  std::abort();
+}
+
+// The same for a row, each element rounded to float.
+std::vector<float> DecodeByIndex(TensorType type, const uint8_t* row, int64_t elements) {
+  const TensorTypeInfo& info = GetTensorType(type);
+  std::vector<float> values(static_cast<size_t>(elements));
+  for (int64_t i = 0; i < elements; ++i) {
+    const uint8_t* block = row + i / info.block_elements * info.block_bytes;
+    values[static_cast<size_t>(i)] =
+        static_cast<float>(ElementOfBlock(type, block, static_cast<int>(i % info.block_elements)));
+  }
+  return values;
+}
+
 std::string NameOf(const ::testing::TestParamInfo<TensorType>& info) { return GetTensorType(info.param).name; }
 
-// Offsets of the fp16 fields of a block. Random bytes there may be infinities or NaN, which do not compare.
-std::vector<int> HalfFields(TensorType type) {
-  switch (type) {
-    case TensorType::kF16: return {0};
-    case TensorType::kQ4_1:
-    case TensorType::kQ5_1:
-    case TensorType::kQ4_K:
-    case TensorType::kQ5_K: return {0, 2};
-    case TensorType::kQ2_K: return {80, 82};
-    case TensorType::kQ3_K: return {108};
-    case TensorType::kQ6_K: return {208};
-    case TensorType::kTQ1_0: return {52};
-    case TensorType::kTQ2_0: return {64};
-    case TensorType::kQ2_0_Oxi: return {32};
-    case TensorType::kF32:
-    case TensorType::kBF16:
-    case TensorType::kMXFP4: return {};
-    default: return {0};
-  }
+// Where the number lies that makes a block's values finite or not, and the same again for a minimum.
+std::vector<size_t> PlacesOfNumbers(TensorType type) {
+  const BlockScales* const scales = FindBlockScales(type);
+  if (scales == nullptr) return {0};
+  const auto at = static_cast<size_t>(scales->scale_at);
+  return scales->has_min ? std::vector<size_t>{at, at + 2} : std::vector<size_t>{at};
 }
 
 // Random bytes with finite fp16 fields. One byte in front, so that blocks lie where no alignment holds.
@@ -50,7 +175,8 @@ std::vector<uint8_t> RandomBlocks(TensorType type, int blocks) {
   std::vector<uint8_t> bytes(1 + static_cast<size_t>(blocks) * info.block_bytes);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(UniformAt(info.id, i) * 256);
   for (int b = 0; b < blocks; ++b) {
-    for (int field : HalfFields(type)) bytes[1 + b * info.block_bytes + field + 1] &= 0xbf;
+    if (type != TensorType::kF16 && FindBlockScales(type) == nullptr) continue;  // no fp16 field
+    for (const size_t field : PlacesOfNumbers(type)) bytes[1 + b * info.block_bytes + field + 1] &= 0xbf;
   }
   return bytes;
 }
@@ -165,6 +291,227 @@ TEST_P(RealFile, DecodesByTheDefinitionAndStaysNearTheOriginal) {
   }
   EXPECT_LT(error / squares, GetParam().largest_error);
   EXPECT_GT(error / squares, GetParam().largest_error / 4);
+}
+
+std::vector<uint8_t> Data(const GgufFile& file, const GgufTensor& tensor) {
+  std::vector<uint8_t> bytes(tensor.bytes);
+  EXPECT_TRUE(file.Read(tensor, 0, absl::MakeSpan(bytes)).ok()) << tensor.name;
+  return bytes;
+}
+
+std::vector<float> Floats(const GgufFile& file, const GgufTensor& tensor) {
+  const std::vector<uint8_t> bytes = Data(file, tensor);
+  std::vector<float> values(static_cast<size_t>(tensor.rows() * tensor.cols()));
+  DequantizeRow(static_cast<TensorType>(tensor.type_id), bytes.data(), static_cast<int64_t>(values.size()),
+                values.data());
+  return values;
+}
+
+std::vector<uint8_t> Quantized(TensorType type, const std::vector<float>& values) {
+  std::vector<uint8_t> bytes(RowBytes(type, static_cast<int64_t>(values.size())));
+  QuantizeRow(type, values.data(), static_cast<int64_t>(values.size()), bytes.data());
+  return bytes;
+}
+
+double SquaredError(TensorType type, const std::vector<uint8_t>& bytes, const std::vector<float>& truth) {
+  std::vector<float> found(truth.size());
+  DequantizeRow(type, bytes.data(), static_cast<int64_t>(found.size()), found.data());
+  double error = 0;
+  for (size_t i = 0; i < truth.size(); ++i) error += std::pow(static_cast<double>(found[i]) - truth[i], 2);
+  return error;
+}
+
+struct Recorded {
+  const char* file;
+  TensorType type;
+  int tensors;  // of that type in the file; the others are the norms, and the embedding where it differs
+};
+
+void ExpectTheBytesOf(const Recorded& recorded) {
+  SHARED_FILE_OR_SKIP(path, absl::StrCat("models/", recorded.file));
+  SHARED_FILE_OR_SKIP(original_path, "models/demo-f32.gguf");
+  const std::unique_ptr<GgufFile> file = *GgufFile::Open(path);
+  const std::unique_ptr<GgufFile> original = *GgufFile::Open(original_path);
+  int compared = 0;
+  for (const GgufTensor& tensor : file->tensors()) {
+    if (tensor.type_id != static_cast<uint32_t>(recorded.type)) continue;
+    const std::vector<float> values = Floats(*original, *original->FindTensor(tensor.name));
+    EXPECT_TRUE(Quantized(recorded.type, values) == Data(*file, tensor)) << tensor.name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, recorded.tensors);
+}
+
+TEST(QuantizeRow, GivesTheBytesOfLlamaCppForQ8_0) { ExpectTheBytesOf({"demo-q8_0.gguf", TensorType::kQ8_0, 57}); }
+TEST(QuantizeRow, GivesTheBytesOfLlamaCppForQ4_0) {
+  ExpectTheBytesOf({"quantized/demo-q4_0.gguf", TensorType::kQ4_0, 56});
+}
+TEST(QuantizeRow, GivesTheBytesOfLlamaCppForQ1_0) {
+  ExpectTheBytesOf({"quantized/demo-q1_0.gguf", TensorType::kQ1_0, 56});
+}
+
+// The squared error of the product's encoding of the file's tensors is at most `share` of the file's own.
+void ExpectErrorOfAtMost(double share, const char* name, TensorType type) {
+  SHARED_FILE_OR_SKIP(path, absl::StrCat("models/quantized/", name));
+  SHARED_FILE_OR_SKIP(original_path, "models/demo-f32.gguf");
+  const std::unique_ptr<GgufFile> file = *GgufFile::Open(path);
+  const std::unique_ptr<GgufFile> original = *GgufFile::Open(original_path);
+  double recorded = 0, ours = 0;
+  for (const GgufTensor& tensor : file->tensors()) {
+    if (tensor.type_id != static_cast<uint32_t>(type)) continue;
+    const std::vector<float> values = Floats(*original, *original->FindTensor(tensor.name));
+    recorded += SquaredError(type, Data(*file, tensor), values);
+    ours += SquaredError(type, Quantized(type, values), values);
+  }
+  EXPECT_GT(recorded, 0);
+  EXPECT_LT(ours, share * recorded);
+}
+
+TEST(QuantizeRow, LosesLessInQ4_KThanTheRecordedFile) {
+  ExpectErrorOfAtMost(0.98, "demo-q4_k_m.gguf", TensorType::kQ4_K);
+}
+TEST(QuantizeRow, LosesLessInQ6_KThanTheRecordedFile) {
+  ExpectErrorOfAtMost(0.94, "demo-q6_k.gguf", TensorType::kQ6_K);
+}
+
+class Encoder : public ::testing::TestWithParam<TensorType> {};
+INSTANTIATE_TEST_SUITE_P(Types, Encoder,
+                         ::testing::Values(TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0,
+                                           TensorType::kQ4_0, TensorType::kQ4_K, TensorType::kQ6_K, TensorType::kQ1_0),
+                         [](const auto& info) { return std::string(GetTensorType(info.param).name); });
+
+std::vector<float> Decoded(TensorType type, const std::vector<uint8_t>& bytes, size_t elements) {
+  std::vector<float> values(elements);
+  DequantizeRow(type, bytes.data(), static_cast<int64_t>(elements), values.data());
+  return values;
+}
+
+TEST_P(Encoder, KeepsRowsOfOneMagnitudeWithinThePrecisionOfItsScale) {
+  ASSERT_TRUE(CanQuantize(GetParam()));
+  // 60000 is near the largest that an fp16 scale holds, 1e-3 far from the smallest.
+  for (float value : {60000.0f, -60000.0f, 1.0f, -1.0f, 1e-3f, -1e-3f}) {
+    const std::vector<float> in(512, value);
+    for (float found : Decoded(GetParam(), Quantized(GetParam(), in), in.size())) {
+      ASSERT_NEAR(found, value, std::fabs(value) * 0.13) << value;  // -1 / -8 * 7 is the worst, in Q4_0
+    }
+  }
+}
+
+TEST_P(Encoder, EncodesZeroAndVanishingRowsAsValuesThatVanish) {
+  for (float tiny : {0.0f, 1e-42f, -1e-38f, 1e-20f}) {
+    const std::vector<float> in(512, tiny);
+    for (float found : Decoded(GetParam(), Quantized(GetParam(), in), in.size())) ASSERT_LE(std::fabs(found), 1e-19f);
+  }
+}
+
+TEST_P(Encoder, SurvivesAnOutlierAmongVanishingValues) {
+  std::vector<float> in(512, 1e-30f);
+  in[300] = -100;
+  const std::vector<float> found = Decoded(GetParam(), Quantized(GetParam(), in), in.size());
+  for (float value : found) ASSERT_LE(std::fabs(value), 101.0f);
+  const double precision = GetParam() == TensorType::kQ1_0 ? 100 : 1;  // Q1_0 has the mean magnitude alone
+  EXPECT_NEAR(found[300], -100, precision);
+}
+
+TEST(QuantizeRow, GivesBackTheValuesThatItsTypeCanHold) {
+  for (TensorType type : {TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ1_0}) {
+    // Codes of a full range with a scale of 1/4 are exact in the type, so they must come back unchanged.
+    std::vector<float> in(256);
+    const int levels = type == TensorType::kQ8_0 ? 127 : 8;
+    for (size_t i = 0; i < in.size(); ++i) {
+      const int code = i % 32 == 0 ? -levels : static_cast<int>(UniformAt(4, i) * 2 * levels) - levels;
+      in[i] = 0.25f * static_cast<float>(type == TensorType::kQ1_0 ? (code < 0 ? -1 : 1) : code);
+    }
+    EXPECT_EQ(Decoded(type, Quantized(type, in), in.size()), in) << GetTensorType(type).name;
+  }
+}
+
+TEST(QuantizeRow, KTypesLoseNoMoreThanTheirBitsAllowOnBellShapedValues) {
+  std::vector<float> in(256 * 64);
+  for (size_t i = 0; i < in.size(); ++i) {
+    double sum = 0;
+    for (uint64_t k = 0; k < 6; ++k) sum += UniformAt(20 + k, i) - 0.5;
+    in[i] = static_cast<float>(0.05 * sum);
+  }
+  double squares = 0;
+  for (float value : in) squares += static_cast<double>(value) * value;
+  EXPECT_LT(SquaredError(TensorType::kQ4_K, Quantized(TensorType::kQ4_K, in), in), 0.005 * squares);
+  EXPECT_LT(SquaredError(TensorType::kQ6_K, Quantized(TensorType::kQ6_K, in), in), 0.0003 * squares);
+  EXPECT_LT(SquaredError(TensorType::kQ4_0, Quantized(TensorType::kQ4_0, in), in), 0.008 * squares);
+}
+
+TEST(Half, EveryBitPatternHasTheValueOfTheDefinition) {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const uint8_t bytes[] = {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8)};
+    const double expected = ElementOfBlock(TensorType::kF16, bytes, 0);
+    const float found = HalfToFloat(static_cast<uint16_t>(bits));
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(found)) << bits;
+    } else {
+      ASSERT_EQ(static_cast<double>(found), expected) << bits;
+      ASSERT_EQ(std::signbit(found), (bits & 0x8000) != 0) << bits;
+    }
+  }
+}
+
+constexpr int64_t kScanned = 37;  // blocks; no multiple of what is looked at at once
+
+std::vector<uint8_t> RandomBlocksOf(TensorType type) {
+  const TensorTypeInfo& info = GetTensorType(type);
+  std::vector<uint8_t> blocks(kScanned * info.block_bytes);
+  FillRandomRow(type, kScanned * info.block_elements, 7, 0.02f, blocks.data());
+  return blocks;
+}
+
+void Store(TensorType type, float value, uint8_t* at) {
+  if (type == TensorType::kMXFP4) {
+    *at = 0xff;  // its only one
+  } else if (FindBlockScales(type) != nullptr) {
+    StoreHalf(value, at);
+  } else {
+    QuantizeRow(type, &value, 1, at);
+  }
+}
+
+bool DecodesToFinite(TensorType type, const std::vector<uint8_t>& blocks) {
+  std::vector<float> values(kScanned * GetTensorType(type).block_elements);
+  DequantizeRow(type, blocks.data(), static_cast<int64_t>(values.size()), values.data());
+  for (const float value : values) {
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+TEST(FiniteScan, FindsTheFirstNumberOfEveryTypeThatIsNotFiniteWhereverItStands) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const TensorType type : SupportedTypes()) {
+    SCOPED_TRACE(GetTensorType(type).name);
+    const std::vector<uint8_t> sound = RandomBlocksOf(type);
+    ASSERT_EQ(FindNonFinite(type, sound.data(), kScanned), std::nullopt);
+    for (const size_t place : PlacesOfNumbers(type)) {
+      for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+        for (int64_t block = 0; block < kScanned; ++block) {
+          std::vector<uint8_t> damaged = sound;
+          Store(type, value, &damaged[static_cast<size_t>(block) * GetTensorType(type).block_bytes + place]);
+          ASSERT_EQ(FindNonFinite(type, damaged.data(), kScanned), block);
+          ASSERT_EQ(FindNonFinite(type, damaged.data(), block), std::nullopt);
+          ASSERT_FALSE(DecodesToFinite(type, damaged)) << "what is refused";
+        }
+      }
+    }
+  }
+}
+
+TEST(FiniteScan, TakesEveryFiniteNumber) {
+  const float extremes[] = {std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(), 0.0f, -0.0f,
+                            std::numeric_limits<float>::denorm_min()};
+  EXPECT_EQ(FindNonFinite(TensorType::kF32, reinterpret_cast<const uint8_t*>(extremes), 5), std::nullopt);
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    const auto* at = reinterpret_cast<const uint8_t*>(&half);
+    ASSERT_EQ(FindNonFinite(TensorType::kF16, at, 1).has_value(), !std::isfinite(HalfToFloat(half))) << bits;
+    ASSERT_EQ(FindNonFinite(TensorType::kBF16, at, 1).has_value(), !std::isfinite(Bf16ToFloat(half))) << bits;
+  }
 }
 
 }  // namespace

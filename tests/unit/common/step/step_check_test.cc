@@ -1,5 +1,3 @@
-#include "common/step/step_check.h"
-
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "common/step/sampling_limits.h"
+#include "common/step/step.h"
 #include "common/step/window_blocks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -97,44 +96,31 @@ TEST(StepCheck, NamesTheFieldTheValueAndTheRange) {
     return [change](OpenSequence* open) { change(&open->sampling); };
   };
   const std::vector<Case> cases = {
-      {[](OpenSequence* o) { o->prompt.clear(); }, "prompt is empty, expected at least one token"},
-      {[](OpenSequence* o) { o->prompt[1] = 10; }, "prompt[1] is 10, expected 0 to 9"},
-      {[](OpenSequence* o) { o->output = {-1}; }, "output[0] is -1, expected 0 to 9"},
-      {sampling([](SamplingParams* s) { s->temperature = -0.5f; }), "temperature is -0.5, expected 0 to 100"},
-      {sampling([](SamplingParams* s) { s->temperature = kNan; }), "temperature is nan"},
-      {sampling([](SamplingParams* s) { s->temperature = kInfinity; }), "temperature is inf"},
-      {sampling([](SamplingParams* s) { s->top_k = -1; }), "top_k is -1, expected 0 to"},
-      {sampling([](SamplingParams* s) { s->top_p = 0; }), "top_p is 0, expected more than 0 and up to 1"},
-      {sampling([](SamplingParams* s) { s->top_p = 1.5f; }), "top_p is 1.5"},
-      {sampling([](SamplingParams* s) { s->min_p = 2; }), "min_p is 2, expected 0 to 1"},
-      {sampling([](SamplingParams* s) { s->min_p = kNan; }), "min_p is nan"},
-      {sampling([](SamplingParams* s) { s->repeat_penalty = 0; }), "repeat_penalty is 0, expected more than 0"},
-      {sampling([](SamplingParams* s) { s->presence_penalty = kInfinity; }), "presence_penalty is inf"},
-      {sampling([](SamplingParams* s) { s->frequency_penalty = -101; }), "frequency_penalty is -101, expected -100 to"},
-      {sampling([](SamplingParams* s) { s->repeat_last_n = -2; }), "repeat_last_n is -2, expected -1 to"},
-      {sampling([](SamplingParams* s) { s->logprobs = 129; }), "logprobs is 129, expected -1 to 128"},
-      {sampling([](SamplingParams* s) { s->logprobs = -2; }), "logprobs is -2"},
-      {sampling([](SamplingParams* s) {
-         s->logit_bias.assign(1025, {1, 1.0f});
-       }),
-       "logit_bias entries is 1025, expected 0 to 1024"},
-      {sampling([](SamplingParams* s) {
-         s->logit_bias = {{10, 1.0f}};
-       }),
-       "logit_bias[0].token is 10, expected 0 to 9"},
-      {sampling([](SamplingParams* s) {
-         s->logit_bias = {{1, kNan}};
-       }),
-       "logit_bias[0].bias is nan"},
-      {sampling([](SamplingParams* s) {
-         s->logit_bias = {{1, 2e6f}};
-       }),
-       "logit_bias[0].bias is 2e+06"},
-      {sampling([](SamplingParams* s) { s->min_new_tokens = -1; }), "min_new_tokens is -1"},
-      {sampling([](SamplingParams* s) { s->end_tokens.assign(257, 1); }),
-       "end_tokens entries is 257, expected 0 to 256"},
-      {sampling([](SamplingParams* s) {
-         s->end_tokens = {1, 10};
+      {[](auto* o) { o->prompt.clear(); }, "prompt is empty, expected at least one token"},
+      {[](auto* o) { o->prompt[1] = 10; }, "prompt[1] is 10, expected 0 to 9"},
+      {[](auto* o) { o->output = {-1}; }, "output[0] is -1, expected 0 to 9"},
+      {sampling([](auto* s) { s->temperature = -0.5f; }), "temperature is -0.5, expected 0 to 100"},
+      {sampling([](auto* s) { s->temperature = kNan; }), "temperature is nan"},
+      {sampling([](auto* s) { s->temperature = kInfinity; }), "temperature is inf"},
+      {sampling([](auto* s) { s->top_k = -1; }), "top_k is -1, expected 0 to"},
+      {sampling([](auto* s) { s->top_p = 0; }), "top_p is 0, expected more than 0 and up to 1"},
+      {sampling([](auto* s) { s->top_p = 1.5f; }), "top_p is 1.5"},
+      {sampling([](auto* s) { s->min_p = 2; }), "min_p is 2, expected 0 to 1"},
+      {sampling([](auto* s) { s->min_p = kNan; }), "min_p is nan"},
+      {sampling([](auto* s) { s->repeat_penalty = 0; }), "repeat_penalty is 0, expected more than 0"},
+      {sampling([](auto* s) { s->presence_penalty = kInfinity; }), "presence_penalty is inf"},
+      {sampling([](auto* s) { s->frequency_penalty = -101; }), "frequency_penalty is -101, expected -100 to"},
+      {sampling([](auto* s) { s->repeat_last_n = -2; }), "repeat_last_n is -2, expected -1 to"},
+      {sampling([](auto* s) { s->logprobs = 129; }), "logprobs is 129, expected -1 to 128"},
+      {sampling([](auto* s) { s->logprobs = -2; }), "logprobs is -2"},
+      {sampling([](auto* s) { s->logit_bias.resize(1025); }), "logit_bias entries is 1025, expected 0 to 1024"},
+      {sampling([](auto* s) { s->logit_bias.emplace_back(10, 1.0f); }), "logit_bias[0].token is 10, expected 0 to 9"},
+      {sampling([](auto* s) { s->logit_bias.emplace_back(1, kNan); }), "logit_bias[0].bias is nan"},
+      {sampling([](auto* s) { s->logit_bias.emplace_back(1, 2e6f); }), "logit_bias[0].bias is 2e+06"},
+      {sampling([](auto* s) { s->min_new_tokens = -1; }), "min_new_tokens is -1"},
+      {sampling([](auto* s) { s->end_tokens.assign(257, 1); }), "end_tokens entries is 257, expected 0 to 256"},
+      {sampling([](auto* s) {
+         s->end_tokens.assign({1, 10});
        }),
        "end_tokens[1] is 10, expected 0 to 9"},
   };
@@ -143,7 +129,7 @@ TEST(StepCheck, NamesTheFieldTheValueAndTheRange) {
     c.spoil(&open);
     const absl::Status status = CheckOpenSequence(open, kVocab);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
+    EXPECT_THAT(status.message(), HasSubstr(c.message));
   }
 }
 

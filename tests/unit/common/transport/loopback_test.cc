@@ -2,9 +2,14 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
+#include "common/transport/emulated_endpoint.h"
 #include "common/transport/wait_ladder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -12,7 +17,9 @@
 namespace stagecoach {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 constexpr int64_t kDeadlineUs = 20'000'000;
 
@@ -49,6 +56,11 @@ struct TwoRanks {
   }
   void Send(std::vector<uint8_t> bytes) {
     EXPECT_TRUE(sender->Send(Channel::kStep, 1, MakeFrame(std::move(bytes))).ok());
+  }
+  // What is there now; nothing of no frame.
+  std::vector<uint8_t> Received() {
+    const auto frame = Next(receiver.get());
+    return frame.has_value() ? Bytes(*frame) : std::vector<uint8_t>();
   }
   LoopbackWorld world;
   std::unique_ptr<Endpoint> sender = world.Connect(0);
@@ -121,9 +133,7 @@ TEST(Loopback, AFrameWaitsWithItsSenderUntilAReceiveIsFree) {
   EXPECT_EQ(Bytes(*first), std::vector<uint8_t>{0});  // lent memory is not written to
 
   std::thread([lease = std::move(*first)] {}).join();  // any thread may give it back
-  const auto third = Next(pair.receiver.get());
-  ASSERT_TRUE(third.has_value());
-  EXPECT_EQ(Bytes(*third), std::vector<uint8_t>{2});
+  EXPECT_EQ(pair.Received(), std::vector<uint8_t>{2});
   EXPECT_EQ(Bytes(*second), std::vector<uint8_t>{1});
   EXPECT_FALSE(pair.sender->SendsPending());
 }
@@ -158,11 +168,9 @@ TEST(Loopback, AFrameLongerThanItsReceiveIsAnErrorAndTheNextOneArrives) {
   pair.Send({7});
   const auto refused = pair.receiver->Poll();
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.status().message()),
+  EXPECT_THAT(refused.status().message(),
               HasSubstr("frame on channel step from rank 0 has 101 bytes, expected at most 100"));
-  const auto frame = Next(pair.receiver.get());
-  ASSERT_TRUE(frame.has_value());
-  EXPECT_EQ(Bytes(*frame), std::vector<uint8_t>{7});
+  EXPECT_EQ(pair.Received(), std::vector<uint8_t>{7});
 }
 
 TEST(Loopback, RefusesWrongRanksDepthsAndSecondOpens) {
@@ -180,15 +188,12 @@ TEST(LoopbackFault, ADroppedFrameNeverArrivesAndItsSendCompletes) {
   pair.Send({1});
   EXPECT_FALSE(pair.sender->SendsPending());
   pair.Send({2});
-  const auto frame = Next(pair.receiver.get());
-  ASSERT_TRUE(frame.has_value());
-  EXPECT_EQ(Bytes(*frame), std::vector<uint8_t>{2});
+  EXPECT_EQ(pair.Received(), std::vector<uint8_t>{2});
   EXPECT_FALSE(Next(pair.receiver.get()).has_value());
 }
 
 TEST(LoopbackFault, ADelayedFrameIsNotThereAtOnce) {
-  Fault delay{Fault::Kind::kDelay};
-  delay.delay_us = 3'600'000'000;
+  const Fault delay = {.kind = Fault::Kind::kDelay, .delay_us = 3'600'000'000};
   TwoRanks pair(2, OnFrame(0, delay));
   pair.Send({1});
   pair.Send({2});
@@ -196,35 +201,31 @@ TEST(LoopbackFault, ADelayedFrameIsNotThereAtOnce) {
 }
 
 TEST(LoopbackFault, ADelayedFrameHoldsBackThoseBehindIt) {
-  Fault delay{Fault::Kind::kDelay};
-  delay.delay_us = 20'000;
+  const Fault delay = {.kind = Fault::Kind::kDelay, .delay_us = 20'000};
   TwoRanks pair(2, OnFrame(0, delay));
   pair.Send({1});
   pair.Send({2});
-  const auto first = Await(pair.receiver.get());
-  ASSERT_TRUE(first.has_value());
-  EXPECT_EQ(Bytes(*first), std::vector<uint8_t>{1});
-  const auto second = Await(pair.receiver.get());
-  ASSERT_TRUE(second.has_value());
-  EXPECT_EQ(Bytes(*second), std::vector<uint8_t>{2});
+  for (uint8_t expected = 1; expected <= 2; ++expected) {
+    const auto frame = Await(pair.receiver.get());
+    ASSERT_TRUE(frame.has_value());
+    EXPECT_EQ(Bytes(*frame), std::vector<uint8_t>{expected});
+  }
 }
 
 TEST(LoopbackFault, ACorruptedFrameHasOneByteInverted) {
-  Fault corrupt{Fault::Kind::kCorrupt};
-  corrupt.offset = 1;
+  const Fault corrupt = {.kind = Fault::Kind::kCorrupt, .offset = 1};
   TwoRanks pair(2, OnFrame(1, corrupt));
   pair.Send({1, 2, 3});
   pair.Send({1, 2, 3});
-  EXPECT_EQ(Bytes(*Next(pair.receiver.get())), (std::vector<uint8_t>{1, 2, 3}));
-  EXPECT_EQ(Bytes(*Next(pair.receiver.get())), (std::vector<uint8_t>{1, 0xfd, 3}));
+  EXPECT_EQ(pair.Received(), (std::vector<uint8_t>{1, 2, 3}));
+  EXPECT_EQ(pair.Received(), (std::vector<uint8_t>{1, 0xfd, 3}));
 }
 
 TEST(LoopbackFault, ATruncatedFrameKeepsItsBeginning) {
-  Fault truncate{Fault::Kind::kTruncate};
-  truncate.offset = 2;
+  const Fault truncate = {.kind = Fault::Kind::kTruncate, .offset = 2};
   TwoRanks pair(1, OnFrame(0, truncate));
   pair.Send({1, 2, 3});
-  EXPECT_EQ(Bytes(*Next(pair.receiver.get())), (std::vector<uint8_t>{1, 2}));
+  EXPECT_EQ(pair.Received(), (std::vector<uint8_t>{1, 2}));
 }
 
 TEST(LoopbackFault, TheHookSeesEachFrameOfAPairAndChannelCounted) {
@@ -266,6 +267,120 @@ TEST(Loopback, CarriesARingOfThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(good, kRanks);
+}
+
+// Rank 0 sends over an emulated link, ranks 1 and 2 receive; the clock stands still until it is moved.
+class EmulatedEndpointTest : public ::testing::Test {
+ protected:
+  EmulatedEndpointTest() {
+    for (int rank : {1, 2}) {
+      for (Channel channel : {Channel::kStep, Channel::kResult, Channel::kTelemetry}) {
+        EXPECT_TRUE(receivers_[rank - 1]->OpenReceive(channel, 0, 10000, 8).ok());
+      }
+    }
+  }
+
+  void Start(double latency_s, double bytes_per_s) {
+    const EmulatedLink link = {.latency_s = latency_s, .bytes_per_s = bytes_per_s};
+    emulated_ = std::make_unique<EmulatedEndpoint>(sender_.get(), link, [this] { return now_us_; });
+  }
+  void Send(int destination, size_t bytes, uint8_t tag, Channel channel = Channel::kStep) {
+    EXPECT_TRUE(emulated_->Send(channel, destination, MakeFrame(std::vector<uint8_t>(bytes, tag))).ok());
+  }
+  // What arrives at the rank when the clock stands at each microsecond up to `until_us`: when, and its tag.
+  std::vector<std::pair<int64_t, int>> ArriveUntil(int64_t until_us, int rank = 1) {
+    std::vector<std::pair<int64_t, int>> arrived;
+    for (; now_us_ <= until_us; ++now_us_) {
+      EXPECT_TRUE(emulated_->Poll().ok());
+      while (true) {
+        const auto frame = receivers_[rank - 1]->Poll();
+        EXPECT_TRUE(frame.ok());
+        if (!frame.ok() || !frame->has_value()) break;
+        arrived.emplace_back(now_us_, (*frame)->bytes()[0]);
+      }
+    }
+    return arrived;
+  }
+
+  LoopbackWorld world_ = LoopbackWorld(3);
+  std::unique_ptr<Endpoint> sender_ = world_.Connect(0);
+  std::unique_ptr<Endpoint> receivers_[2] = {world_.Connect(1), world_.Connect(2)};
+  int64_t now_us_ = 1000;
+  std::unique_ptr<EmulatedEndpoint> emulated_;
+};
+
+TEST_F(EmulatedEndpointTest, HandsAFrameOnAfterExactlyTheLatency) {
+  Start(0.000250, 0);
+  Send(1, 100, 7);
+  EXPECT_TRUE(emulated_->SendsPending());
+  EXPECT_THAT(ArriveUntil(2000), ElementsAre(Pair(1250, 7)));
+  EXPECT_FALSE(emulated_->SendsPending());
+}
+
+TEST_F(EmulatedEndpointTest, LetsFramesLeaveOneBehindTheOther) {
+  Start(0.000100, 1e6);  // a byte a microsecond
+  Send(1, 200, 1);
+  Send(1, 300, 2);
+  Send(1, 50, 3, Channel::kResult);  // the same link
+  EXPECT_THAT(ArriveUntil(3000), ElementsAre(Pair(1300, 1), Pair(1600, 2), Pair(1650, 3)));
+}
+
+TEST_F(EmulatedEndpointTest, LeavesALinkFreeOnceItsFramesAreGone) {
+  Start(0.000100, 1e6);
+  Send(1, 200, 1);
+  EXPECT_THAT(ArriveUntil(1250), ElementsAre());
+  Send(1, 100, 2);  // at 1251: the first has left, and is still on its way
+  EXPECT_THAT(ArriveUntil(3000), ElementsAre(Pair(1300, 1), Pair(1451, 2)));
+}
+
+TEST_F(EmulatedEndpointTest, KeepsTheLinksToTwoRanksApart) {
+  Start(0.000010, 1e6);
+  Send(1, 1000, 1);
+  Send(2, 100, 2);
+  EXPECT_THAT(ArriveUntil(1500, 2), ElementsAre(Pair(1110, 2)));
+  EXPECT_THAT(ArriveUntil(2100, 1), ElementsAre(Pair(2010, 1)));
+}
+
+TEST_F(EmulatedEndpointTest, DoesNotDelayHeartbeats) {
+  Start(0.5, 1000);
+  Send(1, 1000, 1);
+  Send(1, 100, 2, Channel::kTelemetry);
+  EXPECT_THAT(ArriveUntil(1100), ElementsAre(Pair(1000, 2)));
+  EXPECT_TRUE(emulated_->SendsPending());
+}
+
+TEST_F(EmulatedEndpointTest, CountsHoldingAFrameAsSendingIt) {
+  Start(0.000250, 0);
+  Send(1, 100, 7);
+  ArriveUntil(1300);
+  EXPECT_TRUE(emulated_->Poll().ok());
+  const EndpointCounters counters = emulated_->counters();
+  EXPECT_EQ(counters.frames_sent, 1u);
+  EXPECT_GE(counters.send_us, 250u);
+  EXPECT_GE(counters.last_send_us, 250u);
+}
+
+// A stage tells of its last send with its next frame, which is refused where that send was not over when it began.
+TEST_F(EmulatedEndpointTest, LetsTheSendBeginWhenTheHoldingBegins) {
+  emulated_ = std::make_unique<EmulatedEndpoint>(sender_.get(), EmulatedLink{.latency_s = 0.002});
+  EXPECT_EQ(emulated_->counters().last_send_start_us, 0);
+  for (int frame = 0; frame < 3; ++frame) {
+    const int64_t begin_us = MonotonicUs();
+    Send(1, 100, 7);
+    while (emulated_->counters().frames_sent == static_cast<uint64_t>(frame)) {
+      EXPECT_TRUE(emulated_->Poll().ok());
+      EXPECT_TRUE(receivers_[0]->Poll().ok());
+    }
+    const EndpointCounters counters = emulated_->counters();
+    EXPECT_GE(counters.last_send_us, 2000u);
+    EXPECT_GE(counters.last_send_start_us, begin_us);
+    EXPECT_LE(counters.last_send_start_us + static_cast<int64_t>(counters.last_send_us), MonotonicUs());
+  }
+}
+
+TEST_F(EmulatedEndpointTest, SaysThatARankIsNone) {
+  Start(0.001, 0);
+  EXPECT_EQ(emulated_->Send(Channel::kStep, 9, MakeFrame({1})).code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

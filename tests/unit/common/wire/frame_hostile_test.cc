@@ -1,14 +1,20 @@
-// Frames that are damaged, cut or invented: refused, or without effect on the header; never a crash.
-
+#include <cstring>
 #include <random>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
+#include "common/wire/weight_frame.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/common/wire/frame_samples.h"
 
 namespace stagecoach {
 namespace {
+
+using ::testing::HasSubstr;
 
 // How many of the decoders take the bytes.
 int Decoded(const FrameLimits& limits, const std::vector<uint8_t>& bytes) {
@@ -76,27 +82,31 @@ void PutVarint(uint64_t value, std::vector<uint8_t>* out) {
   out->push_back(static_cast<uint8_t>(value));
 }
 
+// The tags and the checksum with which a frame begins, and what follows.
+std::vector<uint8_t> FrameBytes(const std::vector<uint8_t>& rest, uint32_t crc = 0) {
+  std::vector<uint8_t> bytes = {0x0d};
+  for (int byte = 0; byte < 4; ++byte) bytes.push_back(static_cast<uint8_t>(crc >> (8 * byte)));
+  bytes.push_back(0x12);
+  bytes.insert(bytes.end(), rest.begin(), rest.end());
+  return bytes;
+}
+
 TEST(HostileFrame, WithHostileLengthsIsRefused) {
   const FrameLimits limits = SmallLimits();
   for (const uint64_t length : {uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{0x7fffffff}, uint64_t{0x80000000},
                                 uint64_t{0xffffffff}, ~uint64_t{0} >> 1, ~uint64_t{0}}) {
-    std::vector<uint8_t> header_length = {0x0d, 0, 0, 0, 0, 0x12};
-    PutVarint(length, &header_length);
-    EXPECT_EQ(Decoded(limits, header_length), 0);
-    std::vector<uint8_t> padding_length = {0x0d, 0, 0, 0, 0, 0x12, 0, 0x72};
-    PutVarint(length, &padding_length);
-    EXPECT_EQ(Decoded(limits, padding_length), 0);
-    std::vector<uint8_t> payload_length = {0x0d, 0, 0, 0, 0, 0x12, 0, 0x72, 0, 0x7a};
-    PutVarint(length, &payload_length);
-    EXPECT_EQ(Decoded(limits, payload_length), 0);
+    for (const std::vector<uint8_t>& before :
+         std::vector<std::vector<uint8_t>>{{}, {0, 0x72}, {0, 0x72, 0, 0x7a}}) {  // of header, padding, payload
+      std::vector<uint8_t> bytes = FrameBytes(before);
+      PutVarint(length, &bytes);
+      EXPECT_EQ(Decoded(limits, bytes), 0);
+    }
   }
 }
 
 TEST(HostileFrame, WithALengthOfMoreThan64BitsOrOfALongerFormIsRefused) {
-  const auto split = [](std::vector<uint8_t> length) {
-    std::vector<uint8_t> bytes = {0x0d, 0, 0, 0, 0, 0x12};
-    bytes.insert(bytes.end(), length.begin(), length.end());
-    return internal::SplitFrame(bytes, 1000).status();
+  const auto split = [](const std::vector<uint8_t>& length) {
+    return internal::SplitFrame(FrameBytes(length), 1000).status();
   };
   EXPECT_TRUE(split({0x00}).ok());  // the checksum of nothing is 0
   EXPECT_FALSE(split({0x80, 0x00}).ok());
@@ -107,7 +117,7 @@ TEST(HostileFrame, WithALengthOfMoreThan64BitsOrOfALongerFormIsRefused) {
 
 TEST(HostileFrame, WithPaddingThatIsTooLongOrThatMisplacesThePayloadIsRefused) {
   const auto split = [](size_t padding) {
-    std::vector<uint8_t> bytes = {0x0d, 0, 0, 0, 0, 0x12, 0, 0x72};
+    std::vector<uint8_t> bytes = FrameBytes({0, 0x72});
     PutVarint(padding, &bytes);
     bytes.insert(bytes.end(), padding, 0);
     bytes.insert(bytes.end(), {0x7a, 0x01, 0x55});
@@ -125,13 +135,7 @@ TEST(HostileFrame, WithAHeaderThatIsNotOneIsRefused) {
   for (int i = 0; i < 20'000; ++i) {
     std::vector<uint8_t> header(random() % 200);
     for (uint8_t& byte : header) byte = static_cast<uint8_t>(random());
-    const uint32_t crc = Crc32c(header);
-    std::vector<uint8_t> bytes = {0x0d,
-                                  static_cast<uint8_t>(crc),
-                                  static_cast<uint8_t>(crc >> 8),
-                                  static_cast<uint8_t>(crc >> 16),
-                                  static_cast<uint8_t>(crc >> 24),
-                                  0x12};
+    std::vector<uint8_t> bytes = FrameBytes({}, Crc32c(header));
     PutVarint(header.size(), &bytes);
     bytes.insert(bytes.end(), header.begin(), header.end());
     EXPECT_EQ(Decoded(limits, bytes), 0);
@@ -172,6 +176,83 @@ TEST(HostileFrame, OfRandomBytesIsRefused) {
     if (bytes.size() > 5 && i % 2 == 0) bytes[5] = 0x12;
     EXPECT_EQ(Decoded(limits, bytes), 0);
   }
+}
+
+constexpr JobEpoch kJob = {.run_id = 0x123456789, .epoch = 3};
+
+std::string RequestError(const WeightRange& range) {
+  FrameBuffer buffer(kMaxWeightHeaderBytes, 0);
+  EXPECT_TRUE(EncodeWeightRequest(kJob, 5, range, &buffer).ok());
+  const auto decoded = DecodeWeightRequest(kJob, buffer.message(), 5);
+  EXPECT_EQ(decoded.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(decoded.status().message());
+}
+
+TEST(WeightFrame, ARequestComesBackAsItWas) {
+  FrameBuffer buffer(kMaxWeightHeaderBytes, 0);
+  for (const WeightRange& range :
+       std::vector<WeightRange>{{0, 0, 1}, {1023, uint64_t{1} << 50, kMaxWeightChunkBytes}, {0, UINT64_MAX - 10, 10}}) {
+    ASSERT_TRUE(EncodeWeightRequest(kJob, 5, range, &buffer).ok());
+    const auto decoded = DecodeWeightRequest(kJob, buffer.message(), 5);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_TRUE(*decoded == range);
+    EXPECT_FALSE(DecodeWeightRequest(kJob, buffer.message(), 6).ok());
+    EXPECT_FALSE(DecodeWeightRequest({.run_id = 1, .epoch = 3}, buffer.message(), 5).ok());
+  }
+}
+
+TEST(WeightFrame, ARequestWhoseSizeOrEndCannotBeIsRefused) {
+  EXPECT_THAT(RequestError({0, 0, 0}), HasSubstr("'weight_request.bytes' is 0, expected 1 to 1048576"));
+  EXPECT_THAT(RequestError({0, 0, kMaxWeightChunkBytes + 1}), HasSubstr("is 1048577, expected 1 to 1048576"));
+  EXPECT_THAT(RequestError({0, 0, UINT64_MAX}), HasSubstr("expected 1 to 1048576"));
+  EXPECT_THAT(RequestError({0, UINT64_MAX - 9, 10}), HasSubstr("'weight_request.offset' is 18446744073709551606"));
+  EXPECT_THAT(RequestError({-1, 0, 10}), HasSubstr("'weight_request.shard' is -1"));
+}
+
+TEST(WeightFrame, AnotherBodyIsNoRequest) {
+  FrameBuffer buffer(kMaxWeightHeaderBytes, 0);
+  ASSERT_TRUE(EncodeControl(kJob, pb::Heartbeat(), &buffer).ok());
+  EXPECT_THAT(DecodeWeightRequest(kJob, buffer.message(), 0).status().message(), HasSubstr("weight_request"));
+  EXPECT_THAT(DecodeWeightAnswer(kJob, buffer.message(), 0, {0, 0, 1}).status().message(), HasSubstr("weight_chunk"));
+}
+
+TEST(WeightFrame, TheLargestChunkFitsAReceive) {
+  FrameBuffer buffer(kMaxWeightHeaderBytes, kMaxWeightChunkBytes);
+  std::memset(buffer.payload(), 7, kMaxWeightChunkBytes);
+  const WeightRange range = {INT32_MAX, uint64_t{1} << 62, kMaxWeightChunkBytes};
+  const uint32_t crc = Crc32c({buffer.payload(), kMaxWeightChunkBytes});
+  ASSERT_TRUE(EncodeWeightChunk(kJob, UINT64_MAX, range, crc, &buffer).ok());
+  EXPECT_LE(buffer.message().size(), kMaxWeightFrameBytes);
+  const auto answer = DecodeWeightAnswer(kJob, buffer.message(), UINT64_MAX, range);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(std::get<WeightChunk>(*answer).payload.size(), kMaxWeightChunkBytes);
+  EXPECT_EQ(std::get<WeightChunk>(*answer).crc32c, crc);
+}
+
+TEST(WeightFrame, ARefusalCarriesItsReasonHoweverLong) {
+  FrameBuffer buffer(kMaxWeightHeaderBytes, 0);
+  ASSERT_TRUE(EncodeWeightRefusal(kJob, 9, absl::DataLossError(std::string(100000, 'x')), &buffer).ok());
+  EXPECT_LE(buffer.message().size(), kMaxWeightFrameBytes);
+  const auto answer = DecodeWeightAnswer(kJob, buffer.message(), 9, {0, 0, 1});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const absl::Status& refusal = std::get<absl::Status>(*answer);
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(refusal.message(), HasSubstr("xxx"));
+}
+
+TEST(StreamedRanges, TheChecksumTellsWhatWasSentFromWhereInWhateverOrder) {
+  StreamedRanges a, b;
+  a.Add({0, 0, 10}, 1);
+  a.Add({0, 10, 10}, 2);
+  a.Add({1, 0, 5}, 3);
+  b.Add({1, 0, 5}, 3);
+  b.Add({0, 10, 10}, 9);
+  b.Add({0, 0, 10}, 1);
+  EXPECT_EQ(a.bytes(), 25u);
+  EXPECT_NE(a.Checksum(), b.Checksum());
+  b.Add({0, 10, 10}, 2);  // asked for twice
+  EXPECT_EQ(b.bytes(), 25u);
+  EXPECT_EQ(a.Checksum(), b.Checksum());
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tests/unit/common/wire/frame_samples.h"
 
+#include <utility>
+
 #include "common/base/check.h"
 #include "common/step/window_blocks.h"
 
@@ -162,6 +164,14 @@ StepResult SampleResult(const FrameLimits& limits) {
   return result;
 }
 
+StepFrame FrameWith(MicroBatch batch, bool has_hidden, int stages) {
+  StepFrame frame;
+  frame.batch = std::move(batch);
+  frame.has_hidden = has_hidden;
+  if (has_hidden) frame.times = SampleTimes(stages);
+  return frame;
+}
+
 FrameBuffer StepBuffer(const FrameLimits& limits) {
   FrameBuffer buffer(limits.MaxStepHeaderBytes(), limits.MaxStepPayloadBytes());
   for (size_t i = 0; i < buffer.payload_capacity(); ++i) buffer.payload()[i] = static_cast<uint8_t>(3 * i + 1);
@@ -172,11 +182,7 @@ std::vector<uint8_t> Bytes(const FrameBuffer& buffer) { return {buffer.message()
 
 std::vector<uint8_t> EncodedStep(const FrameLimits& limits, const MicroBatch& batch, bool has_hidden) {
   FrameBuffer buffer = StepBuffer(limits);
-  StepFrame frame;
-  frame.batch = batch;
-  frame.has_hidden = has_hidden;
-  if (has_hidden) frame.times = SampleTimes(1);
-  CHECK(EncodeStep(limits, frame, &buffer).ok());
+  CHECK(EncodeStep(limits, FrameWith(batch, has_hidden), &buffer).ok());
   return Bytes(buffer);
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "common/wire/frame.h"
@@ -26,6 +25,9 @@ MicroBatch WithoutTokens(MicroBatch batch);
 
 std::vector<StageTimes> SampleTimes(int stages);
 StepResult SampleResult(const FrameLimits& limits);
+
+// A frame with hidden states and the times of so many stages, or with neither.
+StepFrame FrameWith(MicroBatch batch, bool has_hidden, int stages = 1);
 
 // A buffer that holds any frame of the job, with a payload of bytes that depend on their place.
 FrameBuffer StepBuffer(const FrameLimits& limits);

@@ -1,11 +1,20 @@
 #include "common/wire/frame.h"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <fstream>
+#include <limits>
+#include <random>
+#include <sstream>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "common/wire/frame_buffer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/frame.pb.h"
+#include "tests/testing/paths.h"
 #include "tests/unit/common/wire/frame_samples.h"
 
 namespace stagecoach {
@@ -20,10 +29,7 @@ TEST(Frame, GivesBackEveryStepItCarries) {
     limits.wire_type = type;
     FrameBuffer buffer = StepBuffer(limits);
     for (int i = 0; i < 500; ++i) {
-      StepFrame frame;
-      frame.batch = RandomBatch(limits, &random);
-      frame.has_hidden = i % 2 == 1;
-      if (frame.has_hidden) frame.times = SampleTimes(1 + i % (limits.stages - 1));
+      const StepFrame frame = FrameWith(RandomBatch(limits, &random), i % 2 == 1, 1 + i % (limits.stages - 1));
       ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
       const auto decoded = DecodeStep(limits, buffer.message(), frame.batch.number, frame.has_hidden);
       ASSERT_TRUE(decoded.ok()) << decoded.status();
@@ -40,10 +46,7 @@ TEST(Frame, GivesBackEveryStepItCarries) {
 TEST(Frame, CarriesChecksumsOfLayersWhereTheJobAsksForThem) {
   FrameLimits limits = SmallLimits();
   limits.checksum_layers = 7;
-  StepFrame frame;
-  frame.batch = WithoutTokens(SampleBatch());
-  frame.has_hidden = true;
-  frame.times = SampleTimes(1);
+  StepFrame frame = FrameWith(WithoutTokens(SampleBatch()), true);
   const auto rows = static_cast<size_t>(frame.batch.rows());
   for (size_t i = 0; i < 3 * rows; ++i) frame.layer_checksums.push_back(0x80000000u + static_cast<uint32_t>(i));
   FrameBuffer buffer = StepBuffer(limits);
@@ -63,14 +66,13 @@ TEST(Frame, CarriesChecksumsOfLayersWhereTheJobAsksForThem) {
 TEST(Frame, RefusesChecksumsThatNobodyAskedForAndMoreThanThereAreLayers) {
   FrameLimits wide = SmallLimits();
   wide.checksum_layers = 100;
-  StepFrame frame;
-  frame.batch = WithoutTokens(SampleBatch());
-  frame.has_hidden = true;
-  frame.times = SampleTimes(1);
+  StepFrame frame = FrameWith(WithoutTokens(SampleBatch()), true);
   const auto rows = static_cast<size_t>(frame.batch.rows());
   ASSERT_GT(rows, 1u);
-  for (const auto& [layers, entries, expected] : {std::tuple<int32_t, size_t, const char*>(0, rows, "at most 0 entries"),
-                                                  {2, 3 * rows, "at most"}, {3, 2 * rows + 1, "a multiple of"}}) {
+  for (const auto& [layers, entries, expected] :
+       {std::tuple<int32_t, size_t, const char*>(0, rows, "at most 0 entries"),
+        {2, 3 * rows, "at most"},
+        {3, 2 * rows + 1, "a multiple of"}}) {
     FrameLimits limits = SmallLimits();
     limits.checksum_layers = layers;
     frame.layer_checksums.assign(entries, 1);
@@ -78,16 +80,14 @@ TEST(Frame, RefusesChecksumsThatNobodyAskedForAndMoreThanThereAreLayers) {
     ASSERT_TRUE(EncodeStep(wide, frame, &buffer).ok());
     const absl::Status refused = DecodeStep(limits, buffer.message(), frame.batch.number, true).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
-    EXPECT_THAT(std::string(refused.message()),
-                ::testing::AllOf(HasSubstr("'layer_checksums' is"), HasSubstr(expected)));
+    EXPECT_THAT(refused.message(), ::testing::AllOf(HasSubstr("'layer_checksums' is"), HasSubstr(expected)));
   }
   const FrameLimits limits = SmallLimits();
   StepResult result = SampleResult(limits);
   result.layer_checksums = {1};
   FrameBuffer buffer(wide.MaxResultFrameBytes(), 0);
   ASSERT_TRUE(EncodeResult(wide, result, &buffer).ok());
-  EXPECT_THAT(std::string(DecodeResult(limits, buffer.message(), result.number).status().message()),
-              HasSubstr("layer_checksums"));
+  EXPECT_THAT(DecodeResult(limits, buffer.message(), result.number).status().message(), HasSubstr("layer_checksums"));
 }
 
 TEST(Frame, IsAMessageThatAnyProtobufLibraryReads) {
@@ -95,10 +95,7 @@ TEST(Frame, IsAMessageThatAnyProtobufLibraryReads) {
   const FrameLimits limits = SmallLimits();
   FrameBuffer buffer = StepBuffer(limits);
   for (int i = 0; i < 200; ++i) {
-    StepFrame frame;
-    frame.batch = RandomBatch(limits, &random);
-    frame.has_hidden = i % 2 == 1;
-    if (frame.has_hidden) frame.times = SampleTimes(1);
+    const StepFrame frame = FrameWith(RandomBatch(limits, &random), i % 2 == 1);
     ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
     pb::Frame parsed;
     ASSERT_TRUE(parsed.ParseFromArray(buffer.message().data(), static_cast<int>(buffer.message().size())));
@@ -124,11 +121,7 @@ TEST(Frame, PayloadStartsAtAMultipleOf64Bytes) {
   const FrameLimits limits = SmallLimits();
   FrameBuffer buffer = StepBuffer(limits);
   for (int i = 0; i < 300; ++i) {
-    StepFrame frame;
-    frame.batch = RandomBatch(limits, &random);
-    frame.has_hidden = true;
-    frame.times = SampleTimes(1);
-    ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+    ASSERT_TRUE(EncodeStep(limits, FrameWith(RandomBatch(limits, &random), true), &buffer).ok());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.message().data()) % 64, 0u);
     EXPECT_EQ((buffer.payload() - buffer.message().data()) % 64, 0);
     EXPECT_LE(buffer.message().size(), limits.MaxStepFrameBytes());
@@ -138,12 +131,10 @@ TEST(Frame, PayloadStartsAtAMultipleOf64Bytes) {
 TEST(Frame, WithoutRowsStillSaysThatItsTensorIsEmpty) {
   const FrameLimits limits = SmallLimits();
   FrameBuffer buffer = StepBuffer(limits);
-  StepFrame frame;
-  frame.batch.number = 3;
-  frame.batch.shutdown = true;
-  frame.has_hidden = true;
-  frame.times = SampleTimes(2);
-  ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+  MicroBatch batch;
+  batch.number = 3;
+  batch.shutdown = true;
+  ASSERT_TRUE(EncodeStep(limits, FrameWith(batch, true, 2), &buffer).ok());
   const auto decoded = DecodeStep(limits, buffer.message(), 3, true);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_TRUE(decoded->batch.shutdown);
@@ -225,17 +216,15 @@ TEST(Frame, GivesBackAPingWithAndWithoutItsPayload) {
   }
   FrameBuffer other(kMaxSetupFrameBytes, 0);
   ASSERT_TRUE(EncodeControl({}, pb::Heartbeat(), &other).ok());
-  EXPECT_THAT(std::string(DecodePing(other.message()).status().message()), HasSubstr("ping"));
+  EXPECT_THAT(DecodePing(other.message()).status().message(), HasSubstr("ping"));
 }
 
 TEST(Frame, OfAnotherRunOrOfAnEarlierArrangementOfItsStagesIsRefused) {
   FrameBuffer buffer(kMaxSetupFrameBytes, 0);
   ASSERT_TRUE(EncodeControl({77, 1}, pb::Heartbeat(), &buffer).ok());
   EXPECT_TRUE(DecodeControl({77, 1}, buffer.message()).ok());
-  EXPECT_THAT(std::string(DecodeControl({78, 1}, buffer.message()).status().message()),
-              HasSubstr("'run_id' is 77, expected 78"));
-  EXPECT_THAT(std::string(DecodeControl({77, 2}, buffer.message()).status().message()),
-              HasSubstr("'epoch' is 1, expected 2"));
+  EXPECT_THAT(DecodeControl({78, 1}, buffer.message()).status().message(), HasSubstr("'run_id' is 77, expected 78"));
+  EXPECT_THAT(DecodeControl({77, 2}, buffer.message()).status().message(), HasSubstr("'epoch' is 1, expected 2"));
 }
 
 TEST(Frame, IsNotWrittenWhenItsHeaderIsTooLong) {
@@ -244,31 +233,26 @@ TEST(Frame, IsNotWrittenWhenItsHeaderIsTooLong) {
   failure.set_message(std::string(kMaxTelemetryFrameBytes, 'x'));
   const absl::Status status = EncodeControl({1, 1}, failure, &buffer);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("expected at most 16384"));
+  EXPECT_THAT(status.message(), HasSubstr("expected at most 16384"));
   EXPECT_TRUE(buffer.message().empty());
 }
 
 TEST(Frame, IsNotWrittenWhenItHasMoreRowsThanAMicroBatchMay) {
   const FrameLimits limits = SmallLimits();
   FrameBuffer buffer = StepBuffer(limits);
-  StepFrame frame;
-  frame.batch = SampleBatch();
+  StepFrame frame = FrameWith(SampleBatch(), true);
   frame.batch.slices[0].count = limits.max_rows + 1;
-  frame.has_hidden = true;
   EXPECT_EQ(EncodeStep(limits, frame, &buffer).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(buffer.message().empty());
 }
 
 TEST(Frame, IsNotWrittenWhenTheBufferIsTooSmall) {
   const FrameLimits limits = SmallLimits();
-  StepFrame frame;
-  frame.batch = SampleBatch();
   FrameBuffer no_header(64, limits.MaxStepPayloadBytes());
-  EXPECT_EQ(EncodeStep(limits, frame, &no_header).code(), absl::StatusCode::kInvalidArgument);
-  frame.has_hidden = true;
+  EXPECT_EQ(EncodeStep(limits, FrameWith(SampleBatch(), false), &no_header).code(), absl::StatusCode::kInvalidArgument);
   FrameBuffer no_payload(limits.MaxStepHeaderBytes(), 8);
-  const absl::Status status = EncodeStep(limits, frame, &no_payload);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("'payload' is 80 bytes long, expected at most 8"));
+  const absl::Status status = EncodeStep(limits, FrameWith(SampleBatch(), true), &no_payload);
+  EXPECT_THAT(status.message(), HasSubstr("'payload' is 80 bytes long, expected at most 8"));
 }
 
 TEST(FramePool, UsesABufferAgainOnceItsLastReferenceIsGone) {
@@ -284,6 +268,128 @@ TEST(FramePool, UsesABufferAgainOnceItsLastReferenceIsGone) {
   second_reference.reset();
   EXPECT_EQ(pool.Acquire().get(), address);
   EXPECT_EQ(pool.buffers_made(), 2u);
+}
+
+uint32_t BitwiseCrc32c(const std::vector<uint8_t>& bytes) {
+  uint32_t crc = 0xffffffff;
+  for (const uint8_t byte : bytes) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78 : 0);
+  }
+  return ~crc;
+}
+
+TEST(Crc32c, GivesTheValuesOfRfc3720) {
+  const std::string digits = "123456789";
+  EXPECT_EQ(Crc32c({reinterpret_cast<const uint8_t*>(digits.data()), digits.size()}), 0xe3069283u);
+  EXPECT_EQ(Crc32c(std::vector<uint8_t>(32, 0)), 0x8a9136aau);
+  EXPECT_EQ(Crc32c(std::vector<uint8_t>(32, 0xff)), 0x62a8ab43u);
+  EXPECT_EQ(Crc32c({}), 0u);
+}
+
+TEST(Crc32c, EqualsTheBitwiseDefinitionAtEveryLengthAndAlignment) {
+  std::mt19937 random(1);
+  std::vector<uint8_t> bytes(300);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  for (size_t begin = 0; begin < 9; ++begin) {
+    for (size_t end = begin; end < bytes.size(); end += 1 + begin) {
+      const std::vector<uint8_t> part(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
+                                      bytes.begin() + static_cast<std::ptrdiff_t>(end));
+      ASSERT_EQ(Crc32c(absl::MakeSpan(bytes).subspan(begin, end - begin)), BitwiseCrc32c(part));
+    }
+  }
+}
+
+float ThroughBf16(float value) {
+  uint8_t bytes[2];
+  EncodeHidden(WireType::kBF16, &value, 1, bytes);
+  float back;
+  DecodeHidden(WireType::kBF16, bytes, 1, &back);
+  return back;
+}
+
+TEST(HiddenCodec, F32IsExact) {
+  const std::vector<float> values = {0.f, -0.f, 1e-45f, 3.14f, -std::numeric_limits<float>::infinity()};
+  std::vector<uint8_t> bytes(values.size() * 4);
+  std::vector<float> back(values.size());
+  EncodeHidden(WireType::kF32, values.data(), values.size(), bytes.data());
+  DecodeHidden(WireType::kF32, bytes.data(), values.size(), back.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(back[i]), std::bit_cast<uint32_t>(values[i]));
+  }
+}
+
+TEST(HiddenCodec, Bf16RoundsToTheNearestAndTiesToEven) {
+  const auto bits = [](uint32_t word) { return std::bit_cast<float>(word); };
+  EXPECT_EQ(ThroughBf16(bits(0x3f800000)), bits(0x3f800000));
+  EXPECT_EQ(ThroughBf16(bits(0x3f808000)), bits(0x3f800000));  // a tie, down to even
+  EXPECT_EQ(ThroughBf16(bits(0x3f818000)), bits(0x3f820000));  // a tie, up to even
+  EXPECT_EQ(ThroughBf16(bits(0x3f808001)), bits(0x3f810000));
+  EXPECT_EQ(ThroughBf16(bits(0xbf807fff)), bits(0xbf800000));
+  EXPECT_EQ(ThroughBf16(std::numeric_limits<float>::max()), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(ThroughBf16(bits(0x7f800001))));  // a NaN whose mantissa rounding would lose
+  EXPECT_TRUE(std::isnan(ThroughBf16(bits(0xffffffff))));
+  EXPECT_TRUE(std::signbit(ThroughBf16(-0.f)));
+}
+
+TEST(HiddenCodec, Bf16OfRandomNumbersIsWithinHalfAStep) {
+  std::mt19937 random(2);
+  std::vector<float> values(1001);
+  for (float& value : values) value = std::normal_distribution<float>()(random);
+  std::vector<uint8_t> bytes(values.size() * 2);
+  std::vector<float> back(values.size());
+  EncodeHidden(WireType::kBF16, values.data(), values.size(), bytes.data());
+  DecodeHidden(WireType::kBF16, bytes.data(), values.size(), back.data());
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_LE(std::abs(back[i] - values[i]), std::abs(values[i]) / 256);
+}
+
+// A chunk of three tokens of sequence 1 at positions 22 to 24, from stage 0 to stage 1: hidden states of width 4,
+// blocks of 8 tokens, and beside the group of all layers that see everything one with a window of 8.
+std::string DrawnFrame() {
+  FrameLimits limits = SmallLimits();
+  limits.hidden = 4;
+  limits.group_blocks = {16, 12};
+  limits.group_windows = {0, 8};
+  StepFrame frame;
+  frame.batch.number = 7;
+  frame.batch.slices = {{.sequence = 1,
+                         .start = 22,
+                         .count = 3,
+                         .tokens = {},
+                         .new_blocks = {{15}, {4}},
+                         .sample = true,
+                         .targets = {},
+                         .released_blocks = {0, 1}}};
+  frame.times = {{0, 1'700'000'000'000'000, 1'700'000'000'000'040, 1'700'000'000'000'900, 55}};
+  frame.has_hidden = true;
+  FrameBuffer buffer = StepBuffer(limits);
+  for (int i = 0; i < 12; ++i) {
+    const float value = 0.5f * static_cast<float>(i);
+    EncodeHidden(WireType::kF32, &value, 1, buffer.payload() + 4 * i);
+  }
+  EXPECT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+  EXPECT_TRUE(DecodeStep(limits, buffer.message(), 7, true).ok());
+  return std::string(buffer.message().begin(), buffer.message().end());
+}
+
+// The bytes of the lines "<offset, 4 hex digits>  <hex bytes>  | <meaning>" of the README, each of which must start
+// where the last ended.
+std::string BytesOfReadme() {
+  std::ifstream file(testing::SourcePath("proto/README.md"));
+  EXPECT_TRUE(file.good());
+  std::string bytes;
+  for (std::string line; std::getline(file, line);) {
+    const size_t bar = line.find('|');
+    if (line.size() < 6 || bar == std::string::npos || line.find_first_not_of("0123456789abcdef") != 4) continue;
+    EXPECT_EQ(line.substr(0, 4), absl::StrCat(absl::Hex(bytes.size(), absl::kZeroPad4))) << line;
+    std::istringstream words(line.substr(4, bar - 4));
+    for (std::string word; words >> word;) bytes += absl::HexStringToBytes(word);
+  }
+  return bytes;
+}
+
+TEST(ProtoReadme, DrawsTheBytesThatTheEncoderWrites) {
+  EXPECT_EQ(absl::BytesToHexString(BytesOfReadme()), absl::BytesToHexString(DrawnFrame()));
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ Start StartOf(const BenchTest& test, const BenchScheduling& scheduling) {
       ++produced[slice.sequence - 1];
     }
     EXPECT_TRUE(scheduler.Confirm(result).ok());
-    scheduler.Took(in_flight.front(), SteepTimeUs(in_flight.front()));
+    scheduler.ObserveStepTime(in_flight.front(), SteepTimeUs(in_flight.front()));
     in_flight.pop_front();
   }
   EXPECT_EQ(scheduler.counters().preemptions, 0u);

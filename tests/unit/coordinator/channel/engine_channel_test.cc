@@ -5,14 +5,55 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <string>
 
+#include "common/base/counter_rng.h"
 #include "common/wire/step_messages.h"
+#include "coordinator/channel/byte_queue.h"
+#include "coordinator/channel/water_mark.h"
 
 namespace stagecoach {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST(ByteQueue, GivesBytesInOrderFromMemoryThatIsBoundedByWhatWaits) {
+  ByteQueue queue;
+  std::string expected;  // what waits
+  uint64_t random = 1, written = 0, most = 0;
+  for (int round = 0; round < 20000; ++round) {
+    random = MixBits(random);
+    // Long phases of growth and of decline.
+    const bool grows = (round / 2000) % 2 == 0;
+    const size_t in = random % (grows ? 900 : 300), out = (random >> 20) % (grows ? 300 : 900);
+    char* room = queue.Reserve(in);
+    ASSERT_LE(queue.capacity(), std::max(ByteQueue::kMinCapacity, 4 * (expected.size() + in)));
+    for (size_t i = 0; i < in; ++i) room[i] = static_cast<char>(written++ * 131 >> 3);
+    expected.append(room, in);
+    queue.Append(in);
+    const size_t taken = std::min(out, queue.size());
+    ASSERT_EQ(std::memcmp(queue.data(), expected.data(), expected.size()), 0);
+    queue.Take(taken);
+    expected.erase(0, taken);
+    ASSERT_EQ(queue.size(), expected.size());
+    ASSERT_LE(queue.capacity(), std::max(ByteQueue::kMinCapacity, 4 * expected.size()));
+    most = std::max<uint64_t>(most, queue.capacity());
+  }
+  EXPECT_GT(most, 500000u);
+}
+
+TEST(WaterMark, StopsAtTheHighMarkAndGoesOnBelowTheLowOne) {
+  WaterMark mark(100, 40);
+  EXPECT_FALSE(mark.Waits(99));
+  EXPECT_TRUE(mark.Waits(100));
+  EXPECT_TRUE(mark.Waits(70));
+  EXPECT_TRUE(mark.Waits(40));
+  EXPECT_FALSE(mark.Waits(39));
+  EXPECT_FALSE(mark.Waits(70));
+}
 
 class EngineChannelTest : public ::testing::Test {
  protected:
@@ -39,12 +80,11 @@ TEST_F(EngineChannelTest, DeliversMessagesInOrderHoweverTheSocketCutsThem) {
   uint64_t received = 0;
   while (received < 40) {
     ASSERT_TRUE(here_->Flush().ok());
-    absl::StatusOr<std::optional<pb::EngineMessage>> message = there_->Receive();
-    ASSERT_TRUE(message.ok()) << message.status();
-    if (!message->has_value()) continue;
+    const auto message = there_->Receive().value();
+    if (!message.has_value()) continue;
     ++received;
-    EXPECT_EQ((*message)->submit().request(), received);
-    EXPECT_EQ((*message)->submit().prompt_size(), static_cast<int>(received) * 3000);
+    EXPECT_EQ(message->submit().request(), received);
+    EXPECT_EQ(message->submit().prompt_size(), static_cast<int>(received) * 3000);
   }
   EXPECT_FALSE(here_->WritePending());
   const auto nothing = there_->Receive();
@@ -114,17 +154,15 @@ TEST(EngineSocket, ConnectsByPathAndRefusesOnesThatAreTooLong) {
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
   const std::string path = directory + "/s";
   EXPECT_EQ(ConnectLocal(path).status().code(), absl::StatusCode::kUnavailable);
-  const absl::StatusOr<int> listener = ListenLocal(path);
-  ASSERT_TRUE(listener.ok()) << listener.status();
-  EXPECT_LT(accept(*listener, nullptr, nullptr), 0);  // does not wait
-  const absl::StatusOr<int> client = ConnectLocal(path);
-  ASSERT_TRUE(client.ok()) << client.status();
+  const auto listener = ListenLocal(path).value();
+  EXPECT_LT(accept(listener, nullptr, nullptr), 0);  // does not wait
+  const auto client = ConnectLocal(path).value();
   EXPECT_FALSE(ListenLocal(path).ok());
   const absl::Status too_long = ListenLocal(directory + "/" + std::string(200, 'x')).status();
   EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(too_long.message()), HasSubstr("set TMPDIR"));
-  close(*client);
-  close(*listener);
+  close(client);
+  close(listener);
   std::filesystem::remove_all(directory);
 }
 

@@ -7,9 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -76,18 +74,20 @@ class CannedServer {
 
 constexpr char kModels[] = R"({"data": [{"id": "theirs"}]})";
 
+ChatAnswer AnswerOf(ChatServer* server) {
+  const Json messages = Json::array({{{"role", "user"}, {"content", "Hi"}}});
+  const absl::StatusOr<ChatAnswer> answer =
+      server->Answer({.messages = &messages}, [](AnswerPart, absl::string_view) { return absl::OkStatus(); });
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  return answer.value_or(ChatAnswer());
+}
+
 // The answer that these events make.
 ChatAnswer Answered(const std::string& events, int status = 200) {
   CannedServer server({kModels, events}, status);
   ChatServer backend({"127.0.0.1", server.port, ""}, {}, {}, {});
   EXPECT_TRUE(backend.Prepare().ok());
-  const Json messages = Json::array({{{"role", "user"}, {"content", "Hi"}}});
-  ChatTurn turn;
-  turn.messages = &messages;
-  const absl::StatusOr<ChatAnswer> answer =
-      backend.Answer(turn, [](AnswerPart, absl::string_view) { return absl::OkStatus(); });
-  EXPECT_TRUE(answer.ok()) << answer.status();
-  return answer.ok() ? *answer : ChatAnswer();
+  return AnswerOf(&backend);
 }
 
 constexpr char kTwoPieces[] =
@@ -121,14 +121,8 @@ TEST(ChatServer, TakesTheServersCountWhereThereIsOne) {
 TEST(ChatServer, IsStoppedAlsoBeforeItHasAsked) {
   ChatServer server(*ParseApiUrl("http://127.0.0.1:1"), {}, {}, {});
   raise(SIGINT);
-  const Json messages = Json::array({{{"role", "user"}, {"content", "Hi"}}});
-  ChatTurn turn;
-  turn.messages = &messages;
-  const absl::StatusOr<ChatAnswer> answer =
-      server.Answer(turn, [](AnswerPart, absl::string_view) { return absl::OkStatus(); });
+  EXPECT_EQ(AnswerOf(&server).finish_reason, "cancelled");
   EXPECT_EQ(SignalWatch::Get().ForgetStops().count, 1);
-  ASSERT_TRUE(answer.ok()) << answer.status();
-  EXPECT_EQ(answer->finish_reason, "cancelled");
 }
 
 TEST(ChatServer, WritesItsAddressAsItIsTyped) {

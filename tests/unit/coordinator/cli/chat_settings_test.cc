@@ -1,7 +1,5 @@
 #include "coordinator/cli/chat_settings.h"
 
-#include <string>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -11,14 +9,18 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+absl::Status Set(absl::string_view name, absl::string_view value, ChatSettings* settings,
+                 SettingRanges ranges = SettingRanges::kEngine, const ChatSettings& given = {}) {
+  return SetChatSetting(name, value, ranges, given, settings);
+}
+
 TEST(ChatSettings, SetsWhatTheOptionsSet) {
-  const ChatSettings given;
   ChatSettings settings;
-  EXPECT_TRUE(SetChatSetting("temp", "0.7", SettingRanges::kEngine, given, &settings).ok());
-  EXPECT_TRUE(SetChatSetting("top_k", "40", SettingRanges::kEngine, given, &settings).ok());
-  EXPECT_TRUE(SetChatSetting("repeat-last-n", "-1", SettingRanges::kEngine, given, &settings).ok());
-  EXPECT_TRUE(SetChatSetting("seed", "18446744073709551615", SettingRanges::kEngine, given, &settings).ok());
-  EXPECT_TRUE(SetChatSetting("predict", "12", SettingRanges::kEngine, given, &settings).ok());
+  EXPECT_TRUE(Set("temp", "0.7", &settings).ok());
+  EXPECT_TRUE(Set("top_k", "40", &settings).ok());
+  EXPECT_TRUE(Set("repeat-last-n", "-1", &settings).ok());
+  EXPECT_TRUE(Set("seed", "18446744073709551615", &settings).ok());
+  EXPECT_TRUE(Set("predict", "12", &settings).ok());
   EXPECT_EQ(settings.sampling.temperature, 0.7f);
   EXPECT_EQ(settings.sampling.top_k, 40);
   EXPECT_EQ(settings.sampling.repeat_last_n, -1);
@@ -35,8 +37,8 @@ TEST(ChatSettings, TakesBackWhatWasSetToWhatTheUserGaveAtFirst) {
   given.sampling.temperature = 0.5f;
   ChatSettings settings = given;
   for (const char* name : {"temp", "top-p", "top-k", "seed", "predict"}) {
-    EXPECT_TRUE(SetChatSetting(name, "1", SettingRanges::kEngine, given, &settings).ok());
-    EXPECT_TRUE(SetChatSetting(name, "default", SettingRanges::kEngine, given, &settings).ok());
+    EXPECT_TRUE(Set(name, "1", &settings).ok());
+    EXPECT_TRUE(Set(name, "default", &settings, SettingRanges::kEngine, given).ok());
   }
   EXPECT_EQ(settings.sampling.temperature, 0.5f);
   EXPECT_EQ(settings.sampling.top_p, std::nullopt);
@@ -46,7 +48,6 @@ TEST(ChatSettings, TakesBackWhatWasSetToWhatTheUserGaveAtFirst) {
 }
 
 TEST(ChatSettings, RefusesWhatTheOptionsRefuse) {
-  const ChatSettings given;
   ChatSettings settings;
   for (const auto& [name, value] : {std::pair("temp", "-1"),
                                     {"temp", "hot"},
@@ -55,24 +56,23 @@ TEST(ChatSettings, RefusesWhatTheOptionsRefuse) {
                                     {"seed", "-1"},
                                     {"predict", "0"},
                                     {"min-p", ""}}) {
-    const absl::Status status = SetChatSetting(name, value, SettingRanges::kEngine, given, &settings);
+    const absl::Status status = Set(name, value, &settings);
     EXPECT_THAT(status.message(), HasSubstr(absl::StrCat(name, ": "))) << value;
   }
-  EXPECT_THAT(SetChatSetting("heat", "1", SettingRanges::kEngine, given, &settings).message(),
-              AllOf(HasSubstr("'heat'"), HasSubstr("temp, top-p"), HasSubstr("seed, predict")));
+  EXPECT_THAT(Set("heat", "1", &settings).message(),
+              AllOf(HasSubstr("'heat'"), HasSubstr("temp, top-k, top-p"), HasSubstr("seed, predict")));
   EXPECT_EQ(settings.sampling.temperature, std::nullopt);
 }
 
 TEST(ChatSettings, AreNarrowerForAnApi) {
-  const ChatSettings given;
   ChatSettings settings;
   for (const char* name : {"temp", "presence-penalty", "frequency-penalty"}) {
-    EXPECT_THAT(SetChatSetting(name, "5", SettingRanges::kApi, given, &settings).message(),
+    EXPECT_THAT(Set(name, "5", &settings, SettingRanges::kApi).message(),
                 AllOf(HasSubstr(absl::StrCat(name, ": 5 is out of range, expected ")), HasSubstr("to 2")));
-    EXPECT_TRUE(SetChatSetting(name, "2", SettingRanges::kApi, given, &settings).ok());
-    EXPECT_TRUE(SetChatSetting(name, "5", SettingRanges::kEngine, given, &settings).ok());
+    EXPECT_TRUE(Set(name, "2", &settings, SettingRanges::kApi).ok());
+    EXPECT_TRUE(Set(name, "5", &settings).ok());
     EXPECT_THAT(CheckApiSettings(settings).message(), HasSubstr(absl::StrCat("--", name, ": 5 is out of range")));
-    EXPECT_TRUE(SetChatSetting(name, "default", SettingRanges::kApi, given, &settings).ok());
+    EXPECT_TRUE(Set(name, "default", &settings, SettingRanges::kApi).ok());
   }
   EXPECT_TRUE(CheckApiSettings(settings).ok());
 }

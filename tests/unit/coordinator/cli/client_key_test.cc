@@ -1,8 +1,5 @@
 #include "coordinator/cli/client_key.h"
 
-#include <cstdlib>
-#include <string>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"

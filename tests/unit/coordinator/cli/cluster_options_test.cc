@@ -1,10 +1,8 @@
 #include "coordinator/cli/cluster_options.h"
 
 #include "CLI/App.hpp"
-#include "coordinator/front/exit_codes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
@@ -25,8 +23,24 @@ RunContext Program() {
   return context;
 }
 
+pb::ConfigureJob JobOf(const ClusterOptions& options) {
+  return MakeLaunchOptions(options, EightLayers(), Program()).value().job;
+}
+
+// Of the command line `words`, behind -m.
+pb::ConfigureJob JobGiven(const std::string& words, ClusterOptions options = {}) {
+  CLI::App app;
+  AddClusterOptions(&app, &options, "");
+  app.parse("-m model.gguf " + words);
+  return JobOf(options);
+}
+
+absl::Status RefusalOf(const ClusterOptions& options) {
+  return MakeLaunchOptions(options, EightLayers(), Program()).status();
+}
+
 std::string UsageMessage(const ClusterOptions& options) {
-  const absl::Status status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  const absl::Status status = RefusalOf(options);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage) << status;
   return std::string(status.message());
 }
@@ -56,19 +70,13 @@ TEST(ClusterOptions, BecomeTheJobOfALaunch) {
 }
 
 TEST(ClusterOptions, PromptsThatBeginAlikeShareUnlessToldNotTo) {
-  const auto job = [](bool by_default, const std::string& given) {
-    ClusterOptions options;
-    options.prefix_caching = by_default;
-    CLI::App app;
-    AddClusterOptions(&app, &options, "");
-    app.parse("-m model.gguf " + given);
-    return MakeLaunchOptions(options, EightLayers(), Program())->job;
-  };
   EXPECT_TRUE(ClusterOptions().prefix_caching);
-  EXPECT_TRUE(job(true, "").prefix_caching());
-  EXPECT_FALSE(job(true, "--no-enable-prefix-caching").prefix_caching());
-  EXPECT_FALSE(job(false, "").prefix_caching());
-  EXPECT_TRUE(job(false, "--enable-prefix-caching").prefix_caching());
+  EXPECT_TRUE(JobGiven("").prefix_caching());
+  EXPECT_FALSE(JobGiven("--no-enable-prefix-caching").prefix_caching());
+  ClusterOptions off;
+  off.prefix_caching = false;
+  EXPECT_FALSE(JobGiven("", off).prefix_caching());
+  EXPECT_TRUE(JobGiven("--enable-prefix-caching", off).prefix_caching());
 }
 
 TEST(ClusterOptions, AWantedGapIsForThePolicyThatKeepsIt) {
@@ -79,20 +87,18 @@ TEST(ClusterOptions, AWantedGapIsForThePolicyThatKeepsIt) {
   EXPECT_THAT(UsageMessage(options), HasSubstr("--slo-itl is what --policy throttled keeps to"));
   options.policy = ClusterOptions().policy;
   options.chunking = Chunking::kEqualTime;
-  const absl::StatusOr<LaunchOptions> launch = MakeLaunchOptions(options, EightLayers(), Program());
-  ASSERT_TRUE(launch.ok()) << launch.status();
-  EXPECT_EQ(launch->job.slo_itl_s(), 0.08);
-  EXPECT_EQ(launch->job.chunking(), pb::CHUNKING_EQUAL_TIME);
+  EXPECT_EQ(JobOf(options).slo_itl_s(), 0.08);
+  EXPECT_EQ(JobOf(options).chunking(), pb::CHUNKING_EQUAL_TIME);
 }
 
 TEST(ClusterOptions, StreamedWeightsNeedAFileToSend) {
   ClusterOptions options;
   options.model = "model.gguf";
-  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.weights(), pb::WEIGHT_SOURCE_FILE);
+  EXPECT_EQ(JobOf(options).weights(), pb::WEIGHT_SOURCE_FILE);
   options.weights = WeightSource::kStream;
-  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.weights(), pb::WEIGHT_SOURCE_STREAM);
+  EXPECT_EQ(JobOf(options).weights(), pb::WEIGHT_SOURCE_STREAM);
   options.weights_cache = "kept";
-  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.weights_cache().front(), '/');
+  EXPECT_EQ(JobOf(options).weights_cache().front(), '/');
   options.weights = WeightSource::kFile;
   EXPECT_THAT(UsageMessage(options), HasSubstr("--weights-cache is for streamed weights"));
   options.weights = WeightSource::kStream;
@@ -100,28 +106,14 @@ TEST(ClusterOptions, StreamedWeightsNeedAFileToSend) {
   EXPECT_THAT(UsageMessage(options), HasSubstr("--weights: stream sends a model's file, but dummy://qwen3-0.6b/q8_0"));
 }
 
-TEST(ClusterOptions, LeaveAModelWithoutWeightsItsName) {
-  ClusterOptions options;
-  options.model = "dummy://qwen3-0.6b/q8_0";
-  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.model_path(), "dummy://qwen3-0.6b/q8_0");
-}
-
-TEST(ClusterOptions, HandTheLayoutOfTypeId42On) {
-  ClusterOptions options;
-  options.model = "model.gguf";
-  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.q2_layout(), "auto");
-  options.q2_layout = "g128-oxi";
-  EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.q2_layout(), "g128-oxi");
-}
-
-TEST(ClusterOptions, HandOnThatDamagedTensorsAreLoaded) {
-  for (const bool allow : {false, true}) {
-    CLI::App app;
-    ClusterOptions options;
-    AddClusterOptions(&app, &options, "");
-    app.parse(allow ? "-m model.gguf --allow-damaged" : "-m model.gguf");
-    EXPECT_EQ(MakeLaunchOptions(options, EightLayers(), Program())->job.allow_damaged(), allow);
-  }
+TEST(ClusterOptions, HandOnWhatSaysHowTheModelIsRead) {
+  ClusterOptions dummy;
+  dummy.model = "dummy://qwen3-0.6b/q8_0";
+  EXPECT_EQ(JobOf(dummy).model_path(), "dummy://qwen3-0.6b/q8_0");
+  EXPECT_EQ(JobGiven("").q2_layout(), "auto");
+  EXPECT_EQ(JobGiven("--q2-layout g128-oxi").q2_layout(), "g128-oxi");
+  EXPECT_FALSE(JobGiven("").allow_damaged());
+  EXPECT_TRUE(JobGiven("--allow-damaged").allow_damaged());
 }
 
 TEST(ClusterOptions, LeaveTheNumberOfStagesToTheHostFile) {
@@ -156,12 +148,12 @@ TEST(ClusterOptions, RefuseMoreStagesThanLayersAndMoreContextThanTheModelHas) {
 TEST(ClusterOptions, NameAMissingHostFileOrStageProgram) {
   ClusterOptions options;
   options.hostfile = "/nowhere/hosts";
-  absl::Status status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  absl::Status status = RefusalOf(options);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kLaunch);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/hosts"));
   options.hostfile.clear();
   options.stage_worker = "/nowhere/stage_worker";
-  status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  status = RefusalOf(options);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kLaunch);
 }
 
@@ -181,7 +173,7 @@ TEST(ClusterOptions, TakeAListOfHostsInsteadOfAFile) {
 TEST(ClusterOptions, RefuseAStepLogThatCannotBeWritten) {
   ClusterOptions options;
   options.step_log = "/nowhere/steps.jsonl";
-  const absl::Status status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  const absl::Status status = RefusalOf(options);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kInputFile);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/steps.jsonl"));
 }
@@ -189,13 +181,11 @@ TEST(ClusterOptions, RefuseAStepLogThatCannotBeWritten) {
 TEST(ClusterOptions, ATraceIsForAFileThatCanBeReadAgain) {
   ClusterOptions options;
   options.trace = "/dev/null";
-  const absl::Status status = MakeLaunchOptions(options, EightLayers(), Program()).status();
+  const absl::Status status = RefusalOf(options);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kInputFile);
   EXPECT_THAT(std::string(status.message()), HasSubstr("--trace: '/dev/null' is not a regular file"));
   options.dry_run = true;
-  const absl::StatusOr<LaunchOptions> dry = MakeLaunchOptions(options, EightLayers(), Program());
-  ASSERT_TRUE(dry.ok()) << dry.status();
-  EXPECT_EQ(dry->job.trace(), "");
+  EXPECT_EQ(JobOf(options).trace(), "");
 }
 
 }  // namespace

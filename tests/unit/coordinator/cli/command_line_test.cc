@@ -4,7 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/launch/shell_words.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "common/job/job_settings.h"
+#include "coordinator/launch/program_output.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -47,54 +50,20 @@ TEST(CommandLine, ListsEveryVerbInItsHelpButNotTheHiddenOne) {
 TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
   const Parsed parsed = Parse({"generate", "--help"});
   EXPECT_EQ(parsed.exit_code, ExitCode::kOk);
-  for (const char* text : {"-m,--model",
-                           "-n,--predict N=256",
-                           "-c,--ctx-size",
-                           "the model's context",
-                           "-t,--threads",
-                           "--pp,--pipeline-parallel-size",
-                           "--layer-split",
-                           "--max-num-seqs N=8",
-                           "--max-num-batched-tokens N=512",
-                           "--prefill-chunk N=512",
-                           "--policy",
-                           "--micro-batches",
-                           "--block-size N=32",
-                           "--kv-cache-memory",
-                           "--kv-type",
-                           "--wire-dtype",
-                           "--temp",
-                           "--top-k",
-                           "--top-p",
-                           "--min-p",
-                           "--repeat-penalty",
-                           "--presence-penalty",
-                           "--frequency-penalty",
-                           "--seed",
-                           "--stop",
-                           "--ignore-eos",
-                           "--system TEXT",
-                           "--chat-template auto|chatml=auto",
-                           "--chat-template-file FILE",
-                           "--raw",
-                           "--no-special",
-                           "--logprobs",
-                           "--hostfile",
-                           "--host LIST",
-                           "--mpirun-args",
-                           "--dry-run",
-                           "--output",
-                           "--progress",
-                           "-q,--quiet",
-                           "-v,--verbose",
-                           "--stage-timeout",
-                           "--step-log",
-                           "--trace FILE",
-                           "--stage-worker",
-                           "Example: coordinator generate -m"}) {
-    EXPECT_THAT(parsed.output, HasSubstr(text));
+  for (absl::string_view text : absl::StrSplit(
+           "-m,--model;-n,--predict N=256;the model's context;--max-num-seqs N=8;--max-num-batched-tokens N=512;"
+           "--prefill-chunk N=512;--block-size N=32;--temp;--top-k;--top-p;--min-p;--repeat-penalty;--presence-penalty;"
+           "--frequency-penalty;--seed;--stop;--ignore-eos;--system TEXT;--chat-template auto|chatml=auto;"
+           "--chat-template-file FILE;--raw;--no-special;--logprobs;--hostfile;--host LIST;--mpirun-args;--dry-run;"
+           "--output;--progress;-q,--quiet;-v,--verbose;--trace FILE;--stage-worker;Example: coordinator generate -m",
+           ';')) {
+    EXPECT_THAT(parsed.output, HasSubstr(std::string(text)));
   }
-  EXPECT_THAT(parsed.output, Not(HasSubstr("--stage-delay-us")));
+  const JobSettings settings;
+  VisitJobSettings(settings, [&](const JobSetting& setting, auto&&...) {
+    const std::string names = std::string(setting.flags).substr(0, std::string(setting.flags).find(",!"));
+    EXPECT_EQ(absl::StrContains(parsed.output, names), setting.group != SettingGroup::kHidden) << names;
+  });
   EXPECT_EQ(Parse({"help", "generate"}).output, parsed.output);
   EXPECT_EQ(Parse({"help", "trace", "summary"}).output, Parse({"trace", "summary", "--help"}).output);
   EXPECT_THAT(Parse({"help", "trace", "summary"}).output, HasSubstr("--json"));

@@ -3,18 +3,11 @@
 #include "coordinator/cli/command_table.h"
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "coordinator/cli/manual.h"
 #include "coordinator/cli/option_values.h"
-#include "coordinator/cli/shell_completion.h"
 #include "coordinator/cli/verb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

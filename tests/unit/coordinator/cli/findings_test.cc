@@ -1,7 +1,8 @@
 #include "coordinator/cli/findings.h"
 
+#include <functional>
+
 #include "common/wire/handshake.h"
-#include "common/wire/job_proto.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -68,74 +69,60 @@ TEST(Findings, OfAHealthyClusterAreAllOk) {
   EXPECT_EQ(VerdictOf(findings), ExitCode::kOk);
 }
 
-TEST(Findings, NameEachWeaknessWithItsFix) {
+// A healthy cluster but for this.
+pb::ProbeReport ReportWith(const std::function<void(pb::ProbeReport*)>& harm) {
   pb::ProbeReport report = Healthy();
-  report.mutable_stages(1)->mutable_host()->set_huge_pages("never");
-  EXPECT_EQ(Only(report).subject, "host b");
-  EXPECT_THAT(Only(report).fix, HasSubstr("transparent_hugepage"));
+  harm(&report);
+  return report;
+}
 
-  report = Healthy();
-  report.mutable_stages(0)->mutable_host()->set_shared_memory_bytes(8 << 20);
-  EXPECT_THAT(Only(report).found, HasSubstr("8 MiB are free in /dev/shm"));
-
-  report = Healthy();
-  report.mutable_stages(0)->mutable_host()->set_cpu_quota(1.5);
-  EXPECT_THAT(Only(report).found, HasSubstr("a CPU quota of 1.5 cores over 4 hardware threads"));
-
-  report = Healthy();
-  report.mutable_stages(0)->mutable_host()->set_binds(false);
-  EXPECT_THAT(Only(report).found, HasSubstr("cannot be bound"));
-
-  report = Healthy();
-  report.mutable_stages(0)->mutable_host()->set_load(3.5);
-  EXPECT_THAT(Only(report).found, HasSubstr("load of 3.5 on 4 cores"));
-
-  report = Healthy();
-  report.mutable_stages(0)->set_threads(8);
-  EXPECT_THAT(Only(report).found, HasSubstr("1 stage of 8 threads on 4 cores"));
-
-  report = Healthy();
-  report.mutable_hellos(1)->mutable_cpus(3)->set_node(1);
-  EXPECT_THAT(Only(report).found, HasSubstr("2 NUMA nodes, but 1 stage"));
-
-  report = Healthy();
-  report.mutable_links(2)->set_bytes_per_s(1e7);
-  EXPECT_EQ(Only(report).subject, "stage 0 on a -> stage 1 on b");
-  EXPECT_THAT(Only(report).found, HasSubstr("0.1 Gbit/s"));
-
-  report = Healthy();
-  report.mutable_links(1)->set_clock_offset_us(-2500000);
-  EXPECT_EQ(Only(report).subject, "stage 1 on b");
-  EXPECT_THAT(Only(report).found, HasSubstr("-2.500 s"));
-  EXPECT_EQ(VerdictOf(FindingsOfReport(report, kModel)), ExitCode::kOk);
+TEST(Findings, NameEachWeaknessWithItsFix) {
+  const struct {
+    std::function<void(pb::ProbeReport*)> harm;
+    const char *subject, *found;
+  } cases[] = {
+      {[](auto* r) { r->mutable_stages(1)->mutable_host()->set_huge_pages("never"); }, "host b", "no huge pages"},
+      {[](auto* r) { r->mutable_stages(0)->mutable_host()->set_shared_memory_bytes(8 << 20); }, "host a",
+       "8 MiB are free in /dev/shm"},
+      {[](auto* r) { r->mutable_stages(0)->mutable_host()->set_cpu_quota(1.5); }, "host a",
+       "a CPU quota of 1.5 cores over 4 hardware threads"},
+      {[](auto* r) { r->mutable_stages(0)->mutable_host()->set_binds(false); }, "host a", "cannot be bound"},
+      {[](auto* r) { r->mutable_stages(0)->mutable_host()->set_load(3.5); }, "host a", "load of 3.5 on 4 cores"},
+      {[](auto* r) { r->mutable_stages(0)->set_threads(8); }, "host a", "1 stage of 8 threads on 4 cores"},
+      {[](auto* r) { r->mutable_hellos(1)->mutable_cpus(3)->set_node(1); }, "host a", "2 NUMA nodes, but 1 stage"},
+      {[](auto* r) { r->mutable_links(2)->set_bytes_per_s(1e7); }, "stage 0 on a -> stage 1 on b", "0.1 Gbit/s"},
+      {[](auto* r) { r->mutable_links(1)->set_clock_offset_us(-2500000); }, "stage 1 on b", "-2.500 s"},
+  };
+  for (const auto& [harm, subject, found] : cases) {
+    const pb::ProbeReport report = ReportWith(harm);
+    EXPECT_EQ(Only(report).subject, subject);
+    EXPECT_THAT(Only(report).found, HasSubstr(found));
+    EXPECT_EQ(VerdictOf(FindingsOfReport(report, kModel)), ExitCode::kOk) << found;
+  }
+  EXPECT_THAT(Only(ReportWith(cases[0].harm)).fix, HasSubstr("transparent_hugepage"));
 }
 
 TEST(Findings, AreErrorsWhereAJobWouldNotRun) {
-  pb::ProbeReport report = Healthy();
-  report.mutable_links(2)->set_error("no frame was answered");
-  EXPECT_EQ(Only(report).level, Level::kError);
-  EXPECT_EQ(VerdictOf({Only(report)}), ExitCode::kLaunch);
-
-  report = Healthy();
-  report.mutable_stages(1)->set_model_code(5);
-  report.mutable_stages(1)->set_model_error("cannot open '/m.gguf'");
-  EXPECT_EQ(Only(report).subject, "stage 1 on b");
-  EXPECT_EQ(VerdictOf({Only(report)}), ExitCode::kInputFile);
-
-  report = Healthy();
-  report.mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_sample_hash(6);
-  EXPECT_THAT(Only(report).found, HasSubstr("another one"));
-
-  report = Healthy();
-  report.mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_size_bytes(6);
-  EXPECT_THAT(Only(report).found, HasSubstr("another one"));
-  EXPECT_EQ(VerdictOf({Only(report), Finding::Error("host x", "gone", "", ExitCode::kLaunch)}), ExitCode::kLaunch);
+  const Finding link = Only(ReportWith([](auto* r) { r->mutable_links(2)->set_error("no frame was answered"); }));
+  EXPECT_EQ(link.level, Level::kError);
+  EXPECT_EQ(VerdictOf({link}), ExitCode::kLaunch);
+  const Finding unreadable = Only(ReportWith([](auto* r) {
+    r->mutable_stages(1)->set_model_code(5);
+    r->mutable_stages(1)->set_model_error("cannot open '/m.gguf'");
+  }));
+  EXPECT_EQ(unreadable.subject, "stage 1 on b");
+  EXPECT_EQ(VerdictOf({unreadable}), ExitCode::kInputFile);
+  const auto print = [](pb::ProbeReport* r) { return r->mutable_stages(1)->mutable_model()->mutable_fingerprints(0); };
+  EXPECT_THAT(Only(ReportWith([&](auto* r) { print(r)->set_sample_hash(6); })).found, HasSubstr("another one"));
+  const Finding other = Only(ReportWith([&](auto* r) { print(r)->set_size_bytes(6); }));
+  EXPECT_THAT(other.found, HasSubstr("another one"));
+  EXPECT_EQ(VerdictOf({other, Finding::Error("host x", "gone", "", ExitCode::kLaunch)}), ExitCode::kLaunch);
 }
 
 // As for a stage: a copy has a time of its own.
 TEST(Findings, ACopyOfTheModelWithAnotherTimeIsTheSameFile) {
-  pb::ProbeReport report = Healthy();
-  report.mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_modified_ns(7);
+  const pb::ProbeReport report =
+      ReportWith([](auto* r) { r->mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_modified_ns(7); });
   EXPECT_EQ(VerdictOf(FindingsOfReport(report, kModel)), ExitCode::kOk);
 }
 
@@ -147,40 +134,45 @@ TEST(Findings, TakeTheEndOfAMessageForTheFix) {
   EXPECT_EQ(none, Finding::Error("a -> b", "no frame", "", ExitCode::kInputFile));
 }
 
+HostAnswer AnswerOf(const std::string& host, const pb::Hello& hello) {
+  HostAnswer answer;
+  answer.host = host;
+  *answer.report.emplace().mutable_hello() = hello;
+  return answer;
+}
+
 TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
   const pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
-  std::vector<HostAnswer> answers(5);
-  answers[0].host = "good";
-  *answers[0].report.emplace().mutable_hello() = own;
+  pb::Hello old = own, old_reserve = own;
+  for (pb::Hello* hello : {&old, &old_reserve}) hello->set_program_version("0.0.1");
+  old.set_host("old");
+  old_reserve.set_host("old reserve");
+  std::vector<HostAnswer> answers = {AnswerOf("good", own),
+                                     AnswerOf("old", old),
+                                     {"gone", std::nullopt, "`ssh` ended with exit code 255: no route"},
+                                     {"reserve", std::nullopt, ""},
+                                     AnswerOf("old reserve", old_reserve)};
   answers[0].report->add_left()->set_pid(4711);
-  answers[1].host = "old";
-  *answers[1].report.emplace().mutable_hello() = own;
-  answers[1].report->mutable_hello()->set_program_version("0.0.1");
-  answers[1].report->mutable_hello()->set_host("old");
-  answers[2] = {"gone", std::nullopt, "`ssh` ended with exit code 255: no route"};
-  answers[3] = {"reserve", std::nullopt, ""};
-  answers[4] = answers[1];
-  answers[4].host = "old reserve";
-  answers[4].report->mutable_hello()->set_host("old reserve");
   std::vector<LaunchHost> hosts;
   for (const char* host : {"good", "old", "gone"}) hosts.push_back({{.name = host}});
   for (const char* host : {"reserve", "old reserve"}) hosts.push_back({{.name = host, .spare = true}});
   const Findings findings = FindingsOfSurvey(answers, own, hosts, /*stages=*/3);
-  ASSERT_EQ(findings.size(), 6u);
-  EXPECT_EQ(findings[0].level, Level::kOk);
-  EXPECT_EQ(findings[1].level, Level::kWarning);
-  EXPECT_THAT(findings[1].found, HasSubstr("4711"));
-  EXPECT_EQ(findings[2].level, Level::kError);
-  EXPECT_THAT(findings[2].found, HasSubstr("0.0.1"));
-  EXPECT_EQ(findings[3].level, Level::kError);
+  const std::pair<Level, const char*> expected[] = {
+      {Level::kOk, "can be reached"},
+      {Level::kWarning, "4711"},
+      {Level::kError, "0.0.1"},
+      {Level::kError, "no route"},
+      {Level::kWarning, "gave no answer in time"},  // a job runs without a spare host
+      {Level::kWarning, "0.0.1"},
+  };
+  ASSERT_EQ(findings.size(), std::size(expected));
+  for (size_t i = 0; i < findings.size(); ++i) {
+    EXPECT_EQ(findings[i].level, expected[i].first) << i;
+    EXPECT_THAT(findings[i].found, HasSubstr(expected[i].second)) << i;
+  }
   EXPECT_EQ(findings[3].subject, "host gone");
-  EXPECT_THAT(findings[3].found, HasSubstr("no route"));
-  EXPECT_EQ(findings[4].level, Level::kWarning);  // a job runs without a spare host
   EXPECT_EQ(findings[4].found, "gave no answer in time");
-  EXPECT_EQ(findings[5].level, Level::kWarning);
-  EXPECT_THAT(findings[5].found, HasSubstr("0.0.1"));
   EXPECT_THAT(findings[5].fix, HasSubstr("one version"));
-
   const std::vector<LaunchHost> good = {{{.name = "good", .spare = true}}};
   answers[0].model = "/m.gguf";
   const Findings lacking = FindingsOfSurvey({answers[0]}, own, good, /*stages=*/2);
@@ -193,32 +185,25 @@ TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
 
 TEST(Findings, AHostThatTheJobDoesWithoutIsNoError) {
   const pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
-  std::vector<HostAnswer> answers(3);
-  answers[0].host = "good";
-  *answers[0].report.emplace().mutable_hello() = own;
-  answers[1] = {"gone", std::nullopt, "no route"};
-  answers[2] = {"reserve", std::nullopt, ""};
+  std::vector<HostAnswer> answers = {
+      AnswerOf("good", own), {"gone", std::nullopt, "no route"}, {"reserve", std::nullopt, ""}};
   const std::vector<LaunchHost> hosts = {{{.name = "gone"}}, {{.name = "good"}}, {{.name = "reserve", .spare = true}}};
   const Findings one = FindingsOfSurvey(answers, own, hosts, /*stages=*/1);
   EXPECT_EQ(VerdictOf(one), ExitCode::kOk);
   EXPECT_EQ(one[1].level, Level::kWarning);
   EXPECT_EQ(one[1].found, "no route (a job of 1 stage does without it)");
   EXPECT_EQ(VerdictOf(FindingsOfSurvey(answers, own, hosts, /*stages=*/2)), ExitCode::kLaunch);
-  *answers[2].report.emplace().mutable_hello() = own;
+  answers[2] = AnswerOf("reserve", own);
   EXPECT_EQ(VerdictOf(FindingsOfSurvey(answers, own, hosts, /*stages=*/2)), ExitCode::kOk) << "the spare one stands in";
 }
 
 TEST(Findings, NameTheHostsThatCallThemselvesAlike) {
   pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
   own.set_host("front");
-  std::vector<HostAnswer> answers(3);
-  answers[0].host = "n1";
-  answers[1].host = "10.0.0.1";
-  answers[2].host = "n2";
-  for (HostAnswer& answer : answers) {
-    *answer.report.emplace().mutable_hello() = own;
-    answer.report->mutable_hello()->set_host(answer.host == "n2" ? "n2" : "n1");
-  }
+  pb::Hello n1 = own, n2 = own;
+  n1.set_host("n1");
+  n2.set_host("n2");
+  const std::vector<HostAnswer> answers = {AnswerOf("n1", n1), AnswerOf("10.0.0.1", n1), AnswerOf("n2", n2)};
   std::vector<LaunchHost> hosts = {{{.name = "n1"}}, {{.name = "10.0.0.1"}}, {{.name = "n2"}}};
   const Findings findings = FindingsOfSurvey(answers, own, hosts, /*stages=*/3);
   ASSERT_EQ(findings.size(), 4u);

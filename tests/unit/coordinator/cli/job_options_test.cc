@@ -1,8 +1,6 @@
 #include "coordinator/cli/job_options.h"
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "CLI/App.hpp"
 #include "coordinator/cli/cluster_options.h"

@@ -1,8 +1,6 @@
 #include "coordinator/cli/option_values.h"
 
 #include <limits>
-#include <memory>
-#include <vector>
 
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
@@ -92,6 +90,20 @@ TEST(OptionValues, OfAScalarGivenTwiceTheLastCounts) {
   const auto add = [&](CLI::App* app) { AddInteger(app, "-n,--predict", &value, {1, 100}, "", ""); };
   EXPECT_EQ(ParseError(add, {"-n", "3", "--predict", "4"}), "");
   EXPECT_EQ(value, 4);
+}
+
+TEST(OptionValues, ListsThatAreGivenReplaceTheDefaultTogether) {
+  std::vector<std::string> values = {"default"};
+  const auto parse = [](absl::string_view text) -> absl::StatusOr<std::string> {
+    if (text == "bad") return absl::InvalidArgumentError("is bad");
+    return std::string(text);
+  };
+  const auto add = [&](CLI::App* app) { AddList<std::string>(app, "--prompt", &values, "N,...", "", parse); };
+  EXPECT_EQ(ParseError(add, {}), "");
+  EXPECT_THAT(values, ElementsAre("default"));
+  EXPECT_EQ(ParseError(add, {"--prompt", "a, b", "--prompt", "c"}), "");
+  EXPECT_THAT(values, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(ParseError(add, {"--prompt", "a,bad"}), "--prompt: is bad");
 }
 
 TEST(OptionValues, TakeTextsAsTheyStand) {

@@ -1,20 +1,17 @@
 // quantize without the program around it: which tensor gets which type, and what lands in the file.
 
+#include "coordinator/cli/quantize.h"
+
 #include <sys/resource.h>
 
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
-#include "common/gguf/gguf_raw_metadata.h"
 #include "common/gguf/gguf_writer.h"
-#include "coordinator/cli/quantize_plan.h"
-#include "coordinator/cli/quantize_run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
@@ -37,6 +34,14 @@ class Quantizing : public ::testing::Test {
  protected:
   std::unique_ptr<GgufFile> Open(const TinyModelOptions& options) {
     return *GgufFile::Open(WriteTinyModel(directory_.File("in.gguf"), options));
+  }
+  std::unique_ptr<GgufFile> Open(const GgufWriter& writer) {
+    EXPECT_TRUE(writer.Write(directory_.File("in.gguf")).ok());
+    return *GgufFile::Open(directory_.File("in.gguf"));
+  }
+  absl::StatusOr<uint64_t> ToQ8_0(const GgufFile& file, QuantizeRun run = {}) {
+    if (run.out_path.empty()) run.out_path = out_;
+    return Quantize(file, *PlanQuantize(file, {.matrices = TensorType::kQ8_0}), run);
   }
 
   std::string TypeOf(const QuantizePlan& plan, const std::string& tensor) {
@@ -106,8 +111,7 @@ TEST_F(Quantizing, RowsThatAreNoWholeBlocksGetATypeThatFitsAndOneNote) {
 TEST_F(Quantizing, RowsThatNoBlockDividesBecomeF16) {
   GgufWriter writer;
   writer.SetTensor("odd.weight", {33, 2}, TensorType::kF32, std::vector<float>(66, 1));
-  ASSERT_TRUE(writer.Write(directory_.File("in.gguf")).ok());
-  const auto file = *GgufFile::Open(directory_.File("in.gguf"));
+  const auto file = Open(writer);
   const QuantizePlan plan = *PlanQuantize(*file, {.matrices = TensorType::kQ8_0});
   EXPECT_EQ(TypeOf(plan, "odd.weight"), "F16");
   EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("tensor 'odd.weight' has rows of 33 weights")));
@@ -120,19 +124,18 @@ TEST_F(Quantizing, RefusesToQuantiseTwiceButCopiesWhatHasTheTypeAlready) {
   const auto again = PlanQuantize(*file, {.matrices = TensorType::kQ4_0});
   EXPECT_EQ(again.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(again.status().message()), HasSubstr("has type Q8_0, expected F32, F16, BF16 or Q6_K"));
-  const QuantizePlan same = *PlanQuantize(*file, {.matrices = TensorType::kQ8_0});
-  ASSERT_TRUE(Quantize(*file, same, {.out_path = out_}).ok());
+  ASSERT_TRUE(ToQ8_0(*file).ok());
   const auto copy = *GgufFile::Open(out_);
   ASSERT_THAT(copy->tensors(), SizeIs(file->tensors().size()));
+  const auto bytes_of = [](const GgufFile& of, const GgufTensor& tensor) {
+    std::vector<uint8_t> bytes(tensor.bytes);
+    EXPECT_TRUE(of.Read(tensor, 0, absl::MakeSpan(bytes)).ok());
+    return bytes;
+  };
   for (size_t i = 0; i < copy->tensors().size(); ++i) {
-    const GgufTensor& before = file->tensors()[i];
-    const GgufTensor& after = copy->tensors()[i];
+    const GgufTensor &before = file->tensors()[i], &after = copy->tensors()[i];
     ASSERT_EQ(after.name, before.name);
-    ASSERT_EQ(after.bytes, before.bytes);
-    std::vector<uint8_t> old_bytes(before.bytes), new_bytes(after.bytes);
-    ASSERT_TRUE(file->Read(before, 0, absl::MakeSpan(old_bytes)).ok());
-    ASSERT_TRUE(copy->Read(after, 0, absl::MakeSpan(new_bytes)).ok());
-    EXPECT_EQ(new_bytes, old_bytes) << after.name;
+    EXPECT_EQ(bytes_of(*copy, after), bytes_of(*file, before)) << after.name;
   }
 }
 
@@ -164,12 +167,11 @@ TEST_F(Quantizing, CopiesMetadataAsStoredAndSaysWhatTheFileIs) {
   writer.Set("x.strings", std::vector<std::string>{"", "two"});
   writer.Set("x.bools", std::vector<bool>{true, false});
   writer.Set("x.floats", std::vector<float>{1, 2});
-  ASSERT_TRUE(writer.Write(directory_.File("in.gguf")).ok());
-  const auto file = *GgufFile::Open(directory_.File("in.gguf"));
+  const auto file = Open(writer);
   const QuantizePlan plan = *PlanQuantize(*file, {.matrices = TensorType::kQ6_K});
   ASSERT_TRUE(Quantize(*file, plan, {.out_path = out_, .file_type = TensorType::kQ6_K}).ok());
-  const auto before = *ReadGgufRawMetadata(file->path());
-  auto after = *ReadGgufRawMetadata(out_);
+  const auto before = *file->ReadRawMetadata();
+  auto after = *(*GgufFile::Open(out_))->ReadRawMetadata();
   ASSERT_THAT(after, SizeIs(before.size() + 1));  // general.quantization_version is new
   EXPECT_EQ(after.back().key, "general.quantization_version");
   EXPECT_EQ(after.back().bytes, std::string("\2\0\0\0", 4));
@@ -186,9 +188,8 @@ TEST_F(Quantizing, KeepsAnUnusualAlignment) {
   for (const char* name : {"a.weight", "b.weight"}) {
     writer.SetTensor(name, {32, 3}, TensorType::kF32, std::vector<float>(96, 0.5f));
   }
-  ASSERT_TRUE(writer.Write(directory_.File("in.gguf")).ok());
-  const auto file = *GgufFile::Open(directory_.File("in.gguf"));
-  ASSERT_TRUE(Quantize(*file, *PlanQuantize(*file, {.matrices = TensorType::kQ8_0}), {.out_path = out_}).ok());
+  const auto file = Open(writer);
+  ASSERT_TRUE(ToQ8_0(*file).ok());
   const auto result = *GgufFile::Open(out_);
   for (const GgufTensor& tensor : result->tensors()) EXPECT_EQ(tensor.file_offset % 256, 0u);
   EXPECT_EQ(result->FindTensor("b.weight")->bytes, 102u);
@@ -200,9 +201,8 @@ TEST_F(Quantizing, WeightsThatAreNoNumbersOrTooLargeAreRefusedAndNothingIsLeft) 
     std::vector<float> values(32 * 8, 1);
     values[32 * 5 + 3] = wrong;
     writer.SetTensor("w.weight", {32, 8}, TensorType::kF32, values);
-    ASSERT_TRUE(writer.Write(directory_.File("in.gguf")).ok());
-    const auto file = *GgufFile::Open(directory_.File("in.gguf"));
-    const auto result = Quantize(*file, *PlanQuantize(*file, {.matrices = TensorType::kQ8_0}), {.out_path = out_});
+    const auto file = Open(writer);
+    const auto result = ToQ8_0(*file);
     const std::string message(result.status().message());
     if (std::isfinite(wrong)) {
       EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
@@ -223,28 +223,25 @@ TEST_F(Quantizing, ADamagedTensorIsRefusedAlsoWhereItIsOnlyCopied) {
       writer.SetTensor(tensor, {32, rows}, TensorType::kF32,
                        std::vector<float>(static_cast<size_t>(32 * rows), tensor == std::string(name) ? 0 : 1));
     }
-    ASSERT_TRUE(writer.Write(directory_.File("in.gguf")).ok());
-    const auto file = *GgufFile::Open(directory_.File("in.gguf"));
-    const QuantizePlan plan = *PlanQuantize(*file, {.matrices = TensorType::kQ8_0});
-    const auto result = Quantize(*file, plan, {.out_path = out_});
+    const auto file = Open(writer);
+    const auto result = ToQ8_0(*file);
     EXPECT_EQ(result.status().code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(result.status().message()), HasSubstr(absl::StrCat("'", name, "' is all zeros")));
     EXPECT_THAT(FilesLeft(), IsEmpty());
-    EXPECT_TRUE(Quantize(*file, plan, {.out_path = out_, .replace = true, .allow_damaged = true}).ok());
+    EXPECT_TRUE(ToQ8_0(*file, {.replace = true, .allow_damaged = true}).ok());
     std::filesystem::remove(out_);
   }
 }
 
 TEST_F(Quantizing, ADiskThatIsTooSmallIsNoticedAtOnceAndNothingIsLeft) {
   const auto file = Open(Wide());
-  const QuantizePlan plan = *PlanQuantize(*file, {.matrices = TensorType::kQ8_0});
   // A limit on the size of files stands in for a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
   const rlimit small = {100000, old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const auto result = Quantize(*file, plan, {.out_path = out_});
+  const auto result = ToQ8_0(*file);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
   EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(result.status().message()), HasSubstr(out_));
@@ -253,30 +250,28 @@ TEST_F(Quantizing, ADiskThatIsTooSmallIsNoticedAtOnceAndNothingIsLeft) {
 
 TEST_F(Quantizing, AnInterruptedRunLeavesNothing) {
   const auto file = Open(Wide());
-  QuantizeRun run{.out_path = out_};
+  QuantizeRun run;
   run.progress = [](uint64_t) { return absl::CancelledError("enough"); };
-  const auto result = Quantize(*file, *PlanQuantize(*file, {.matrices = TensorType::kQ8_0}), run);
+  const auto result = ToQ8_0(*file, run);
   EXPECT_EQ(result.status(), absl::CancelledError("enough"));
   EXPECT_THAT(FilesLeft(), IsEmpty());
 }
 
 TEST_F(Quantizing, AFileThatAppearsMeanwhileIsNotReplaced) {
   const auto file = Open(Wide());
-  QuantizeRun run{.out_path = out_};
+  QuantizeRun run;
   run.progress = [this](uint64_t) {
     testing::WriteFileOrDie(out_, "mine");
     return absl::OkStatus();
   };
-  const auto result = Quantize(*file, *PlanQuantize(*file, {.matrices = TensorType::kQ8_0}), run);
+  const auto result = ToQ8_0(*file, run);
   EXPECT_EQ(result.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(testing::ReadFileOrDie(out_), "mine");
   EXPECT_THAT(FilesLeft(), ElementsAre("out.gguf"));
 }
 
 TEST_F(Quantizing, ADirectoryThatIsNotThereIsAnError) {
-  const auto file = Open(Wide());
-  const QuantizePlan plan = *PlanQuantize(*file, {.matrices = TensorType::kQ8_0});
-  const auto result = Quantize(*file, plan, {.out_path = directory_.File("no/out.gguf")});
+  const auto result = ToQ8_0(*Open(Wide()), {.out_path = directory_.File("no/out.gguf")});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("No such file or directory"));
 }

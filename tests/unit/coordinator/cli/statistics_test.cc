@@ -1,9 +1,8 @@
 #include "coordinator/cli/statistics.h"
 
 #include "common/json/json_value.h"
-#include "coordinator/cli/verbosity.h"
+#include "coordinator/cli/printing.h"
 #include "coordinator/front/progress_line.h"
-#include "coordinator/front/run_summary.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

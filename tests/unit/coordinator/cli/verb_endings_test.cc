@@ -1,14 +1,9 @@
 // How every verb ends: the table of exit codes, a case each. What needs no job is run here; what a job's end makes of
 // the exit code is the statuses' (the last two).
 
-#include "coordinator/cli/verb_endings.h"
-
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -91,7 +86,7 @@ const struct {
   const char* test;
 } kEndingsOfJobs[] = {
     {"batch", ExitCode::kOk, "e2e/batch_test.cc"},
-    {"batch", ExitCode::kLostStages, "e2e/invalid_logits_test.cc"},
+    {"batch", ExitCode::kLostStages, "e2e/wrong_input_test.cc"},
     {"batch", ExitCode::kInterrupted, "e2e/batch_test.cc"},
     {"serve", ExitCode::kOk, "e2e/serve_test.cc"},
     {"serve", ExitCode::kInterrupted, "e2e/serve_test.cc"},

@@ -18,13 +18,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
 #include "common/wire/step_messages.h"
 #include "coordinator/channel/engine_channel.h"
-#include "coordinator/launch/launch_environment.h"
+#include "coordinator/launch/program_output.h"
 
 namespace stagecoach {
 namespace {

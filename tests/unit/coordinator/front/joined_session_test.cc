@@ -41,54 +41,65 @@ extern "C" ssize_t read(int descriptor, void* buffer, size_t size) {
 namespace stagecoach {
 namespace {
 
-GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
-  GenerationRequest request;
-  request.prompt = std::move(prompt);
-  request.max_new_tokens = max_new_tokens;
-  return request;
-}
+class JoinedSession : public ::testing::Test {
+ protected:
+  JoinedSession() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    pb::ConfigureJob job;
+    job.set_model_path("m");
+    session_ = Session::Join(ends[0], job);
+    engine_ = std::make_unique<EngineChannel>(ends[1]);
+  }
 
-// Under the first id that the session takes.
-RequestId SubmitTo(Session* session, const GenerationRequest& request) {
-  RequestId id = 1;
-  absl::Status status;
-  while (absl::IsInvalidArgument(status = session->Submit(id, request))) ++id;
-  EXPECT_TRUE(status.ok()) << status;
-  return id;
-}
+  void BeReady(int context, int blocks, int block_tokens) {
+    pb::EngineMessage message;
+    message.mutable_ready()->set_context(context);
+    message.mutable_ready()->set_blocks(blocks);
+    message.mutable_ready()->set_block_tokens(block_tokens);
+    ASSERT_TRUE(engine_->Send(message).ok());
+    while (session_->ready() == nullptr) ASSERT_TRUE(session_->Next(absl::Seconds(1)).ok());
+  }
+
+  // Under the first id that the session takes.
+  RequestId Submit(std::vector<TokenId> prompt, int64_t max_new_tokens) {
+    GenerationRequest request;
+    request.prompt = std::move(prompt);
+    request.max_new_tokens = max_new_tokens;
+    RequestId id = 1;
+    absl::Status status;
+    while (absl::IsInvalidArgument(status = session_->Submit(id, request))) ++id;
+    EXPECT_TRUE(status.ok()) << status;
+    return id;
+  }
+
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<EngineChannel> engine_;
+};
 
 // An engine that does not read: the front's memory holds a request once, in its journal.
-TEST(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  std::unique_ptr<Session> session = Session::Join(ends[0], pb::ConfigureJob());
-  EngineChannel engine(ends[1]);
-  pb::EngineMessage message;
-  message.mutable_ready()->set_context(1 << 30);
-  message.mutable_ready()->set_blocks(1 << 20);
-  message.mutable_ready()->set_block_tokens(1024);
-  ASSERT_TRUE(engine.Send(message).ok());
-  while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
+TEST_F(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
+  BeReady(1 << 30, 1 << 20, 1024);
   const std::vector<TokenId> prompt(1 << 18, 1 << 27);  // 1 MiB on the wire
   std::vector<RequestId> ids;
-  for (int i = 0; i < 40; ++i) ids.push_back(SubmitTo(session.get(), Request(prompt, 1)));
+  for (int i = 0; i < 40; ++i) ids.push_back(Submit(prompt, 1));
   // The first one went to the engine, who must answer; the last one has not left the front.
-  session->Cancel(ids.front());
-  session->Cancel(ids.back());
-  const auto event = session->Next(absl::ZeroDuration());
+  session_->Cancel(ids.front());
+  session_->Cancel(ids.back());
+  const auto event = session_->Next(absl::ZeroDuration());
   ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
   EXPECT_EQ((*event)->request, ids.back());
   EXPECT_EQ((*event)->finished->reason(), pb::RequestFinished::REASON_CANCELLED);
-  EXPECT_FALSE(session->Next(absl::ZeroDuration())->has_value());
+  EXPECT_FALSE(session_->Next(absl::ZeroDuration())->has_value());
 
   // Sixteen were queued, with the word that the first is cancelled behind them; the rest follows as the engine reads.
   std::vector<RequestId> submitted;
   size_t before_cancel = 0;
   while (submitted.size() < 39) {
-    const auto received = engine.Receive();
+    const auto received = engine_->Receive();
     ASSERT_TRUE(received.ok()) << received.status();
     if (!received->has_value()) {
-      ASSERT_TRUE(session->Next(absl::ZeroDuration()).ok());
+      ASSERT_TRUE(session_->Next(absl::ZeroDuration()).ok());
     } else if ((*received)->has_cancel()) {
       before_cancel = submitted.size();
     } else if ((*received)->has_submit()) {
@@ -101,51 +112,33 @@ TEST(JoinedSession, SubmissionsWaitInTheFrontWhileTheEngineIsBehind) {
   EXPECT_LE(before_cancel, 18u);
 }
 
-TEST(JoinedSession, SpeaksTheSameProtocolAndTakesALossAsFinal) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  pb::ConfigureJob job;
-  job.set_model_path("m");
-  std::unique_ptr<Session> session = Session::Join(ends[0], job);
-  auto engine = std::make_unique<EngineChannel>(ends[1]);
+TEST_F(JoinedSession, SpeaksTheSameProtocolAndTakesALossAsFinal) {
   const auto receive = [&] {
-    absl::StatusOr<std::optional<pb::EngineMessage>> message = engine->Receive();
+    absl::StatusOr<std::optional<pb::EngineMessage>> message = engine_->Receive();
     EXPECT_TRUE(message.ok() && message->has_value());
     return message.ok() && message->has_value() ? **message : pb::EngineMessage();
   };
   EXPECT_EQ(receive().configure().model_path(), "m");
-  const RequestId id = SubmitTo(session.get(), Request({1, 2}, 3));
+  const RequestId id = Submit({1, 2}, 3);
+  BeReady(100, 10, 32);
   pb::EngineMessage message;
-  message.mutable_ready()->set_context(100);
-  message.mutable_ready()->set_blocks(10);
-  message.mutable_ready()->set_block_tokens(32);
-  ASSERT_TRUE(engine->Send(message).ok());
-  EXPECT_TRUE(session->Next(absl::Seconds(10)).ok());
   EXPECT_EQ(receive().submit().request(), id);
   pb::TokenDelta* delta = message.mutable_events()->add_tokens();
   delta->set_request(id);
   delta->add_tokens()->set_position(2);
-  ASSERT_TRUE(engine->Send(message).ok());
-  engine.reset();
-  const auto event = session->Next(absl::Seconds(10));
+  ASSERT_TRUE(engine_->Send(message).ok());
+  engine_.reset();
+  const auto event = session_->Next(absl::Seconds(10));
   ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
   EXPECT_EQ((*event)->tokens.size(), 1u);
-  EXPECT_EQ(session->Next(absl::Seconds(10)).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(session_->Next(absl::Seconds(10)).status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(JoinedSession, AWakeUpCostsOnePollAndOneReadHoweverManyEventsItBrings) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  std::unique_ptr<Session> session = Session::Join(ends[0], pb::ConfigureJob());
-  EngineChannel engine(ends[1]);
+TEST_F(JoinedSession, AWakeUpCostsOnePollAndOneReadHoweverManyEventsItBrings) {
+  BeReady(1000, 40, 32);
   pb::EngineMessage message;
-  message.mutable_ready()->set_context(1000);
-  message.mutable_ready()->set_blocks(40);
-  message.mutable_ready()->set_block_tokens(32);
-  ASSERT_TRUE(engine.Send(message).ok());
-  while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
   std::vector<RequestId> ids;
-  for (int i = 0; i < 50; ++i) ids.push_back(SubmitTo(session.get(), Request({1}, 100)));
+  for (int i = 0; i < 50; ++i) ids.push_back(Submit({1}, 100));
   for (int position = 1; position <= 20; ++position) {
     message.clear_body();
     for (const RequestId id : ids) {
@@ -153,10 +146,10 @@ TEST(JoinedSession, AWakeUpCostsOnePollAndOneReadHoweverManyEventsItBrings) {
       delta->set_request(id);
       delta->add_tokens()->set_position(position);
     }
-    ASSERT_TRUE(engine.Send(message).ok());
+    ASSERT_TRUE(engine_->Send(message).ok());
     const int polls = g_polls, recvs = g_recvs, others = g_sends + g_reads;
     for (size_t i = 0; i < ids.size(); ++i) {
-      const auto event = session->Next(absl::Seconds(10));
+      const auto event = session_->Next(absl::Seconds(10));
       ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
       ASSERT_EQ((*event)->request, ids[i]);
     }

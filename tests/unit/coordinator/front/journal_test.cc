@@ -70,64 +70,67 @@ std::vector<TokenId> NewTokens(const absl::StatusOr<std::optional<SessionEvent>>
   return tokens;
 }
 
-// Under the first id that the journal takes.
-RequestId Add(RequestJournal* journal, const GenerationRequest& request) {
-  RequestId id = 1;
-  while (absl::IsInvalidArgument(journal->Add(id, request))) ++id;
-  return id;
-}
+class JournalTest : public ::testing::Test {
+ protected:
+  // Under the first id that the journal takes.
+  RequestId Add(const GenerationRequest& request) {
+    RequestId id = 1;
+    while (absl::IsInvalidArgument(journal_.Add(id, request))) ++id;
+    return id;
+  }
 
-TEST(RequestJournal, PassesEachPositionOnOnce) {
-  RequestJournal journal;
-  const RequestId id = Add(&journal, Journaled({1, 2}, 10));
-  EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 2, {7, 8}))), ElementsAre(7, 8));
-  const auto repeated = journal.RecordTokens(Tokens(id, 2, {7, 8}));
-  ASSERT_TRUE(repeated.ok());
-  EXPECT_FALSE(repeated->has_value());
-  EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 3, {8, 9}))), ElementsAre(9));
-  EXPECT_EQ(journal.progress(), 3u);
-}
-
-TEST(RequestJournal, RefusesWhatNoSoundEngineReports) {
-  RequestJournal journal;
-  const RequestId id = Add(&journal, Journaled({1, 2}, 2));
-  GenerationRequest scoring = Journaled({1, 2, 3, 4}, 0);
-  scoring.score_from = 1;
-  const RequestId scored = Add(&journal, scoring);
-  const auto expect_internal = [](const absl::Status& status, const std::string& message) {
+  static void ExpectInternal(const absl::Status& status, const std::string& message = "") {
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
-  };
-  expect_internal(journal.RecordTokens(Tokens(id, 3, {7})).status(), "a token for position 3, expected 2");
-  expect_internal(journal.RecordTokens(Tokens(id, 2, {-1})).status(), "token -1 is none");
-  expect_internal(journal.RecordTokens(Tokens(0, 2, {1})).status(), "there is no such request");
-  expect_internal(journal.RecordTokens(Tokens(3, 2, {1})).status(), "there is no such request");
-  expect_internal(journal.RecordTokens(Tokens(id, 2, {5, 6, 7})).status(),
-                  "a token more than the 2 that were asked for");
-  expect_internal(journal.RecordTokens(Scores(scored, 1, {-1})).status(), "scores from row 1, expected 0");
-  expect_internal(journal.RecordTokens(Scores(scored, -1, {-1, -1})).status(), "scores from row -1");
-  expect_internal(journal.RecordFinished(End(9, Finished::REASON_STOP)).status(), "there is no such request");
-  expect_internal(journal.RecordFinished(End(id, Finished::REASON_UNSPECIFIED)).status(), "unknown reason 0");
-  expect_internal(journal.RecordFinished(End(id, Finished::REASON_STOP)).status(), "a stop token that did not arrive");
-  expect_internal(journal.RecordFinished(End(scored, Finished::REASON_SCORED)).status(),
-                  "without the scores from row 0 to 2");
-  pb::TokenDelta wide = Tokens(scored, 4, {1});
-  for (int i = 0; i <= kMaxLogprobs; ++i) wide.mutable_tokens(0)->add_top();
-  expect_internal(journal.RecordTokens(wide).status(), "129 log-probabilities for one token");
+  }
+
+  RequestJournal journal_;
+};
+
+TEST_F(JournalTest, PassesEachPositionOnOnce) {
+  const RequestId id = Add(Journaled({1, 2}, 10));
+  EXPECT_THAT(NewTokens(journal_.RecordTokens(Tokens(id, 2, {7, 8}))), ElementsAre(7, 8));
+  const auto repeated = journal_.RecordTokens(Tokens(id, 2, {7, 8}));
+  ASSERT_TRUE(repeated.ok());
+  EXPECT_FALSE(repeated->has_value());
+  EXPECT_THAT(NewTokens(journal_.RecordTokens(Tokens(id, 3, {8, 9}))), ElementsAre(9));
+  EXPECT_EQ(journal_.progress(), 3u);
 }
 
-TEST(RequestJournal, IgnoresWhatComesAfterTheEnd) {
-  RequestJournal journal;
-  const RequestId id = Add(&journal, Journaled({1}, 5, {9}));
-  EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 1, {9}))), ElementsAre(9));
-  const auto end = journal.RecordFinished(End(id, Finished::REASON_STOP));
+TEST_F(JournalTest, RefusesWhatNoSoundEngineReports) {
+  const RequestId id = Add(Journaled({1, 2}, 2));
+  GenerationRequest scoring = Journaled({1, 2, 3, 4}, 0);
+  scoring.score_from = 1;
+  const RequestId scored = Add(scoring);
+  ExpectInternal(journal_.RecordTokens(Tokens(id, 3, {7})).status(), "a token for position 3, expected 2");
+  ExpectInternal(journal_.RecordTokens(Tokens(id, 2, {-1})).status(), "token -1 is none");
+  ExpectInternal(journal_.RecordTokens(Tokens(0, 2, {1})).status(), "there is no such request");
+  ExpectInternal(journal_.RecordTokens(Tokens(3, 2, {1})).status(), "there is no such request");
+  ExpectInternal(journal_.RecordTokens(Tokens(id, 2, {5, 6, 7})).status(),
+                 "a token more than the 2 that were asked for");
+  ExpectInternal(journal_.RecordTokens(Scores(scored, 1, {-1})).status(), "scores from row 1, expected 0");
+  ExpectInternal(journal_.RecordTokens(Scores(scored, -1, {-1, -1})).status(), "scores from row -1");
+  ExpectInternal(journal_.RecordFinished(End(9, Finished::REASON_STOP)).status(), "there is no such request");
+  ExpectInternal(journal_.RecordFinished(End(id, Finished::REASON_UNSPECIFIED)).status(), "unknown reason 0");
+  ExpectInternal(journal_.RecordFinished(End(id, Finished::REASON_STOP)).status(), "a stop token that did not arrive");
+  ExpectInternal(journal_.RecordFinished(End(scored, Finished::REASON_SCORED)).status(),
+                 "without the scores from row 0 to 2");
+  pb::TokenDelta wide = Tokens(scored, 4, {1});
+  for (int i = 0; i <= kMaxLogprobs; ++i) wide.mutable_tokens(0)->add_top();
+  ExpectInternal(journal_.RecordTokens(wide).status(), "129 log-probabilities for one token");
+}
+
+TEST_F(JournalTest, IgnoresWhatComesAfterTheEnd) {
+  const RequestId id = Add(Journaled({1}, 5, {9}));
+  EXPECT_THAT(NewTokens(journal_.RecordTokens(Tokens(id, 1, {9}))), ElementsAre(9));
+  const auto end = journal_.RecordFinished(End(id, Finished::REASON_STOP));
   ASSERT_TRUE(end.ok() && end->has_value());
   EXPECT_EQ((*end)->finished->reason(), Finished::REASON_STOP);
-  const auto late = journal.RecordTokens(Tokens(id, 2, {1}));
+  const auto late = journal_.RecordTokens(Tokens(id, 2, {1}));
   EXPECT_TRUE(late.ok() && !late->has_value());
-  const auto again = journal.RecordFinished(End(id, Finished::REASON_STOP));
+  const auto again = journal_.RecordFinished(End(id, Finished::REASON_STOP));
   EXPECT_TRUE(again.ok() && !again->has_value());
-  EXPECT_TRUE(journal.empty());
+  EXPECT_TRUE(journal_.empty());
 }
 
 pb::RequestCost Cost(int64_t queue_us, int64_t prefill_us, int64_t cached, int64_t preemptions) {
@@ -139,50 +142,48 @@ pb::RequestCost Cost(int64_t queue_us, int64_t prefill_us, int64_t cached, int64
   return cost;
 }
 
-TEST(RequestJournal, WhatARequestTookIsThatOfTheJobThatGaveItsFirstTokenAndAllPreemptions) {
-  RequestJournal journal;
-  const RequestId begun = Add(&journal, Journaled({1, 2}, 10)), waiting = Add(&journal, Journaled({1, 2}, 10));
+TEST_F(JournalTest, WhatARequestTookIsThatOfTheJobThatGaveItsFirstTokenAndAllPreemptions) {
+  const RequestId begun = Add(Journaled({1, 2}, 10)), waiting = Add(Journaled({1, 2}, 10));
   const auto say = [&](RequestId id, int32_t position, const pb::RequestCost& cost) {
     pb::TokenDelta delta = Tokens(id, position, {7});
     *delta.mutable_cost() = cost;
-    const auto told = journal.RecordTokens(delta);
+    const auto told = journal_.RecordTokens(delta);
     ASSERT_TRUE(told.ok() && told->has_value()) << told.status();
     EXPECT_EQ((*told)->cost->prefill_us(), id == begun ? 200 : 40) << "known from the first token on";
   };
   say(begun, 2, Cost(100, 200, 1, 0));
   say(begun, 3, Cost(100, 200, 1, 2));
-  EXPECT_TRUE(journal.FinishComplete(0).empty());
+  EXPECT_TRUE(journal_.FinishComplete(0).empty());
   // The next job computes both from the start.
   say(begun, 4, Cost(70, 80, 0, 0));
   say(begun, 5, Cost(70, 80, 0, 1));
   say(waiting, 2, Cost(30, 40, 2, 0));
-  EXPECT_TRUE(journal.FinishComplete(0).empty());
+  EXPECT_TRUE(journal_.FinishComplete(0).empty());
   pb::RequestFinished end = End(begun, Finished::REASON_CANCELLED);
   *end.mutable_cost() = Cost(1, 2, 3, 1);
-  const auto ended = journal.RecordFinished(end);
+  const auto ended = journal_.RecordFinished(end);
   ASSERT_TRUE(ended.ok() && ended->has_value());
   const pb::RequestCost& cost = (*ended)->finished->cost();
   EXPECT_EQ(cost.queue_us(), 100);
   EXPECT_EQ(cost.prefill_us(), 200);
   EXPECT_EQ(cost.cached_tokens(), 1);
   EXPECT_EQ(cost.preemptions(), 4);
-  const SessionEvent cancelled = *journal.FinishCancelled(waiting);
+  const SessionEvent cancelled = *journal_.FinishCancelled(waiting);
   EXPECT_EQ(cancelled.finished->cost().prefill_us(), 40) << "an end that no engine tells has it too";
 }
 
-TEST(RequestJournal, ProgressOfAPromptOnlyGrowsAndEndsWithTheFirstToken) {
-  RequestJournal journal;
+TEST_F(JournalTest, ProgressOfAPromptOnlyGrowsAndEndsWithTheFirstToken) {
   GenerationRequest request = Journaled({1, 2, 3, 4, 5, 6}, 10);
   request.report_progress = true;
-  const RequestId id = Add(&journal, request);
-  EXPECT_TRUE(journal.Submission(id).report_progress());
+  const RequestId id = Add(request);
+  EXPECT_TRUE(journal_.Submission(id).report_progress());
   const auto say = [&](int64_t processed, int64_t total, int64_t cached) {
     pb::PrefillProgress progress;
     progress.set_request(id);
     progress.set_processed(processed);
     progress.set_total(total);
     progress.set_cached(cached);
-    return journal.RecordPrefill(progress);
+    return journal_.RecordPrefill(progress);
   };
   const auto first = say(4, 6, 2);
   ASSERT_TRUE(first.ok() && first->has_value()) << first.status();
@@ -196,43 +197,40 @@ TEST(RequestJournal, ProgressOfAPromptOnlyGrowsAndEndsWithTheFirstToken) {
   EXPECT_FALSE(say(5, 7, 0).ok());
   EXPECT_FALSE(say(5, 6, 6).ok());
   EXPECT_FALSE(say(5, 6, -1).ok());
-  ASSERT_TRUE(journal.RecordTokens(Tokens(id, 6, {7})).ok());
+  ASSERT_TRUE(journal_.RecordTokens(Tokens(id, 6, {7})).ok());
   const auto late = say(6, 6, 0);
   EXPECT_TRUE(late.ok() && !late->has_value());
-  EXPECT_FALSE(journal.Submission(id).report_progress());
+  EXPECT_FALSE(journal_.Submission(id).report_progress());
 }
 
-TEST(RequestJournal, HoldsStopTokensBackOnlyWhereALeastLengthIsWanted) {
-  RequestJournal journal;
+TEST_F(JournalTest, HoldsStopTokensBackOnlyWhereALeastLengthIsWanted) {
   GenerationRequest request = Journaled({1, 2}, 10, {99, 98});
-  const RequestId plain = Add(&journal, request);
-  EXPECT_EQ(journal.Submission(plain).sampling().end_tokens_size(), 0);
+  const RequestId plain = Add(request);
+  EXPECT_EQ(journal_.Submission(plain).sampling().end_tokens_size(), 0);
   request.min_new_tokens = 4;
-  const RequestId held = Add(&journal, request);
-  EXPECT_THAT(journal.Submission(held).sampling().end_tokens(), ElementsAre(99, 98));
-  EXPECT_EQ(journal.Submission(held).sampling().min_new_tokens(), 4);
-  EXPECT_THAT(journal.Submission(held).stop_tokens(), ElementsAre(99, 98));
+  const RequestId held = Add(request);
+  EXPECT_THAT(journal_.Submission(held).sampling().end_tokens(), ElementsAre(99, 98));
+  EXPECT_EQ(journal_.Submission(held).sampling().min_new_tokens(), 4);
+  EXPECT_THAT(journal_.Submission(held).stop_tokens(), ElementsAre(99, 98));
 }
 
-TEST(RequestJournal, SubmitsThoseFirstThatHaveTokensInTheOrderInWhichTheyBegan) {
-  RequestJournal journal;
+TEST_F(JournalTest, SubmitsThoseFirstThatHaveTokensInTheOrderInWhichTheyBegan) {
   std::vector<RequestId> ids;
-  for (int i = 0; i < 5; ++i) ids.push_back(Add(&journal, Journaled({1, 2}, 10)));
-  ASSERT_TRUE(journal.RecordTokens(Tokens(ids[3], 2, {7})).ok());
-  ASSERT_TRUE(journal.RecordTokens(Tokens(ids[1], 2, {7})).ok());
-  ASSERT_TRUE(journal.RecordTokens(Tokens(ids[3], 3, {7})).ok());
-  EXPECT_THAT(journal.OrderOfResubmission(), ElementsAre(ids[3], ids[1], ids[0], ids[2], ids[4]));
+  for (int i = 0; i < 5; ++i) ids.push_back(Add(Journaled({1, 2}, 10)));
+  ASSERT_TRUE(journal_.RecordTokens(Tokens(ids[3], 2, {7})).ok());
+  ASSERT_TRUE(journal_.RecordTokens(Tokens(ids[1], 2, {7})).ok());
+  ASSERT_TRUE(journal_.RecordTokens(Tokens(ids[3], 3, {7})).ok());
+  EXPECT_THAT(journal_.OrderOfResubmission(), ElementsAre(ids[3], ids[1], ids[0], ids[2], ids[4]));
 }
 
-TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
-  RequestJournal journal;
+TEST_F(JournalTest, SubmitsAgainWithTheTokensSoFar) {
   GenerationRequest request = Journaled({1, 2}, 10, {99});
   request.tenant = "ann";
   request.weight = 2.5;
   request.priority_class = PriorityClass::kInteractive;
-  const RequestId id = Add(&journal, request);
-  ASSERT_TRUE(journal.RecordTokens(Tokens(id, 2, {7, 8})).ok());
-  const pb::SubmitRequest submission = journal.Submission(id);
+  const RequestId id = Add(request);
+  ASSERT_TRUE(journal_.RecordTokens(Tokens(id, 2, {7, 8})).ok());
+  const pb::SubmitRequest submission = journal_.Submission(id);
   EXPECT_EQ(submission.request(), id);
   EXPECT_THAT(submission.prompt(), ElementsAre(1, 2));
   EXPECT_THAT(submission.output(), ElementsAre(7, 8));
@@ -246,109 +244,101 @@ TEST(RequestJournal, SubmitsAgainWithTheTokensSoFar) {
   EXPECT_FALSE(submission.score_prompt());
 }
 
-TEST(RequestJournal, AsksOnlyForTheScoresThatAreMissing) {
-  RequestJournal journal;
+TEST_F(JournalTest, AsksOnlyForTheScoresThatAreMissing) {
   GenerationRequest request = Journaled({1, 2, 3, 4, 5, 6}, 0);
   request.score_from = 2;  // rows 1 to 4
-  const RequestId id = Add(&journal, request);
-  EXPECT_TRUE(journal.Submission(id).score_prompt());
-  EXPECT_EQ(journal.Submission(id).score_from(), 2);
+  const RequestId id = Add(request);
+  EXPECT_TRUE(journal_.Submission(id).score_prompt());
+  EXPECT_EQ(journal_.Submission(id).score_from(), 2);
 
-  auto event = journal.RecordTokens(Scores(id, 0, {0, -1, -2}));
+  auto event = journal_.RecordTokens(Scores(id, 0, {0, -1, -2}));
   ASSERT_TRUE(event.ok() && event->has_value());
   ASSERT_THAT((*event)->scores, SizeIs(1));
   EXPECT_EQ((*event)->scores[0].start, 1);
   EXPECT_THAT((*event)->scores[0].logprobs, ElementsAre(-1, -2));
-  EXPECT_EQ(journal.Submission(id).score_from(), 4);
-  EXPECT_THAT(journal.FinishComplete(100), SizeIs(0));
+  EXPECT_EQ(journal_.Submission(id).score_from(), 4);
+  EXPECT_THAT(journal_.FinishComplete(100), SizeIs(0));
 
   // The new job repeats one row and reports the last one, whose target lies beyond the prompt.
-  event = journal.RecordTokens(Scores(id, 2, {-2, -3, -4, 0}));
+  event = journal_.RecordTokens(Scores(id, 2, {-2, -3, -4, 0}));
   ASSERT_TRUE(event.ok() && event->has_value());
   EXPECT_EQ((*event)->scores[0].start, 3);
   EXPECT_THAT((*event)->scores[0].logprobs, ElementsAre(-3, -4));
-  const std::vector<SessionEvent> complete = journal.FinishComplete(100);
+  const std::vector<SessionEvent> complete = journal_.FinishComplete(100);
   ASSERT_THAT(complete, SizeIs(1));
   EXPECT_EQ(complete[0].finished->reason(), Finished::REASON_SCORED);
 }
 
-TEST(RequestJournal, PassesTheMostProbableTokensOnWithTheirRows) {
-  RequestJournal journal;
+TEST_F(JournalTest, PassesTheMostProbableTokensOnWithTheirRows) {
   GenerationRequest request = Journaled({1, 2, 3, 4, 5, 6}, 0);
   request.score_from = 2;
   request.sampling.prompt_logprobs = 2;
-  const RequestId id = Add(&journal, request);
-  EXPECT_EQ(journal.Submission(id).sampling().prompt_logprobs(), 2);
+  const RequestId id = Add(request);
+  EXPECT_EQ(journal_.Submission(id).sampling().prompt_logprobs(), 2);
   const auto tokens = [](const SessionEvent& event) {
     std::vector<TokenId> tokens;
     for (const TokenLogprob& top : event.scores.at(0).top) tokens.push_back(top.token);
     return tokens;
   };
-  auto event = journal.RecordTokens(ScoresWithTops(id, 0, {0, -1, -2}));
+  auto event = journal_.RecordTokens(ScoresWithTops(id, 0, {0, -1, -2}));
   ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
   EXPECT_THAT(tokens(**event), ElementsAre(10, 11, 20, 21));
-  event = journal.RecordTokens(ScoresWithTops(id, 2, {-2, -3, -4, 0}));
+  event = journal_.RecordTokens(ScoresWithTops(id, 2, {-2, -3, -4, 0}));
   ASSERT_TRUE(event.ok() && event->has_value()) << event.status();
   EXPECT_THAT(tokens(**event), ElementsAre(30, 31, 40, 41));
 }
 
-TEST(RequestJournal, RefusesMoreOrFewerMostProbableTokensThanWereAskedFor) {
-  RequestJournal journal;
+TEST_F(JournalTest, RefusesMoreOrFewerMostProbableTokensThanWereAskedFor) {
   GenerationRequest request = Journaled({1, 2, 3, 4}, 0);
   request.score_from = 1;
-  const RequestId without = Add(&journal, request);
+  const RequestId without = Add(request);
   request.sampling.prompt_logprobs = 2;
-  const RequestId with = Add(&journal, request);
+  const RequestId with = Add(request);
   pb::TokenDelta uneven = ScoresWithTops(with, 0, {-1, -2});
   uneven.mutable_scores(0)->add_top_tokens(1);
   for (const pb::TokenDelta& delta : {ScoresWithTops(without, 0, {-1}), Scores(with, 0, {-1}), uneven}) {
-    const absl::Status status = journal.RecordTokens(delta).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(delta.request() == with ? "expected " : "expected 0"));
+    ExpectInternal(journal_.RecordTokens(delta).status(), delta.request() == with ? "expected " : "expected 0");
   }
 }
 
-TEST(RequestJournal, FinishesByItselfWhatLacksOnlyTheLastWord) {
-  RequestJournal journal;
-  const RequestId full = Add(&journal, Journaled({1}, 2));
-  const RequestId stopped = Add(&journal, Journaled({1}, 9, {5}));
-  const RequestId crowded = Add(&journal, Journaled({1, 2, 3}, 9));
-  const RequestId cancelled = Add(&journal, Journaled({1}, 9));
-  const RequestId running = Add(&journal, Journaled({1}, 9));
-  const RequestId too_long = Add(&journal, Journaled({1, 2, 3, 4, 5}, 9));
-  ASSERT_TRUE(journal.RecordTokens(Tokens(full, 1, {4, 4})).ok());
-  ASSERT_TRUE(journal.RecordTokens(Tokens(stopped, 1, {4, 5})).ok());
-  ASSERT_TRUE(journal.RecordTokens(Tokens(crowded, 3, {4, 4})).ok());
-  EXPECT_TRUE(journal.Cancel(cancelled));
-  const std::vector<SessionEvent> events = journal.FinishComplete(/*context=*/5);
+TEST_F(JournalTest, FinishesByItselfWhatLacksOnlyTheLastWord) {
+  const RequestId full = Add(Journaled({1}, 2));
+  const RequestId stopped = Add(Journaled({1}, 9, {5}));
+  const RequestId crowded = Add(Journaled({1, 2, 3}, 9));
+  const RequestId cancelled = Add(Journaled({1}, 9));
+  const RequestId running = Add(Journaled({1}, 9));
+  const RequestId too_long = Add(Journaled({1, 2, 3, 4, 5}, 9));
+  ASSERT_TRUE(journal_.RecordTokens(Tokens(full, 1, {4, 4})).ok());
+  ASSERT_TRUE(journal_.RecordTokens(Tokens(stopped, 1, {4, 5})).ok());
+  ASSERT_TRUE(journal_.RecordTokens(Tokens(crowded, 3, {4, 4})).ok());
+  EXPECT_TRUE(journal_.Cancel(cancelled));
+  const std::vector<SessionEvent> events = journal_.FinishComplete(/*context=*/5);
   ASSERT_THAT(events, SizeIs(4));
   EXPECT_EQ(events[0].finished->reason(), Finished::REASON_LENGTH);
   EXPECT_EQ(events[1].finished->reason(), Finished::REASON_STOP);
   EXPECT_EQ(events[2].request, crowded);
   EXPECT_EQ(events[2].finished->reason(), Finished::REASON_LENGTH);
   EXPECT_EQ(events[3].finished->reason(), Finished::REASON_CANCELLED);
-  EXPECT_THAT(journal.unfinished(), ElementsAre(running, too_long));
-  EXPECT_FALSE(journal.Cancel(cancelled));
+  EXPECT_THAT(journal_.unfinished(), ElementsAre(running, too_long));
+  EXPECT_FALSE(journal_.Cancel(cancelled));
 }
 
-TEST(RequestJournal, ARequestMayComeWithTokensOfAnEarlierJob) {
-  RequestJournal journal;
+TEST_F(JournalTest, ARequestMayComeWithTokensOfAnEarlierJob) {
   GenerationRequest request = Journaled({1, 2}, 4);
   request.output = {7, 8};
   request.score_from = 1;
-  const RequestId id = Add(&journal, request);
-  const pb::SubmitRequest submission = journal.Submission(id);
+  const RequestId id = Add(request);
+  const pb::SubmitRequest submission = journal_.Submission(id);
   EXPECT_THAT(submission.prompt(), ElementsAre(1, 2));
   EXPECT_THAT(submission.output(), ElementsAre(7, 8));
   EXPECT_EQ(submission.max_new_tokens(), 4);
   EXPECT_TRUE(submission.score_prompt());
-  EXPECT_THAT(NewTokens(journal.RecordTokens(Tokens(id, 4, {9}))), ElementsAre(9));  // and no others
-  EXPECT_EQ(journal.RecordTokens(Tokens(id, 6, {9})).status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(NewTokens(journal_.RecordTokens(Tokens(id, 4, {9}))), ElementsAre(9));  // and no others
+  EXPECT_EQ(journal_.RecordTokens(Tokens(id, 6, {9})).status().code(), absl::StatusCode::kInternal);
 }
 
-TEST(RequestJournal, PassesChecksumsOfKnownRowsOnAndRefusesOthers) {
-  RequestJournal journal;
-  const RequestId id = Add(&journal, Journaled({1, 2, 3}, 4));
+TEST_F(JournalTest, PassesChecksumsOfKnownRowsOnAndRefusesOthers) {
+  const RequestId id = Add(Journaled({1, 2, 3}, 4));
   const auto record = [&](int32_t start, int32_t rows, int values) {
     pb::TokenDelta delta;
     delta.set_request(id);
@@ -356,7 +346,7 @@ TEST(RequestJournal, PassesChecksumsOfKnownRowsOnAndRefusesOthers) {
     checksums->set_start(start);
     checksums->set_rows(rows);
     for (int i = 0; i < values; ++i) checksums->add_values(100u + static_cast<uint32_t>(i));
-    return journal.RecordTokens(delta);
+    return journal_.RecordTokens(delta);
   };
   for (int again = 0; again < 2; ++again) {  // a row may be computed again
     const auto event = record(1, 2, 4);
@@ -370,24 +360,22 @@ TEST(RequestJournal, PassesChecksumsOfKnownRowsOnAndRefusesOthers) {
   }
 }
 
-TEST(RequestJournal, TakesIdsThatGrow) {
-  RequestJournal journal;
-  EXPECT_TRUE(journal.Add(5, Journaled({1}, 2)).ok());
-  EXPECT_EQ(journal.Add(5, Journaled({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(journal.Add(4, Journaled({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(journal.Add(9, Journaled({1}, 2)).ok());
+TEST_F(JournalTest, TakesIdsThatGrow) {
+  EXPECT_TRUE(journal_.Add(5, Journaled({1}, 2)).ok());
+  EXPECT_EQ(journal_.Add(5, Journaled({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(journal_.Add(4, Journaled({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(journal_.Add(9, Journaled({1}, 2)).ok());
 }
 
-TEST(RequestJournal, TheLargestNeedIsThatOfWhatCouldEverRun) {
-  RequestJournal journal;
-  EXPECT_EQ(journal.LargestNeed(100, 80), 0);
-  Add(&journal, Journaled({1, 2, 3}, 20));
-  EXPECT_EQ(journal.LargestNeed(100, 80), 22);
-  Add(&journal, Journaled(std::vector<TokenId>(60, 1), 500));  // would fill the context, which the pool never held
-  EXPECT_EQ(journal.LargestNeed(100, 80), 22);
-  EXPECT_EQ(journal.LargestNeed(100, 100), 99);
-  Add(&journal, Journaled(std::vector<TokenId>(101, 1), 1));  // no context for it
-  EXPECT_EQ(journal.LargestNeed(100, 100), 99);
+TEST_F(JournalTest, TheLargestNeedIsThatOfWhatCouldEverRun) {
+  EXPECT_EQ(journal_.LargestNeed(100, 80), 0);
+  Add(Journaled({1, 2, 3}, 20));
+  EXPECT_EQ(journal_.LargestNeed(100, 80), 22);
+  Add(Journaled(std::vector<TokenId>(60, 1), 500));  // would fill the context, which the pool never held
+  EXPECT_EQ(journal_.LargestNeed(100, 80), 22);
+  EXPECT_EQ(journal_.LargestNeed(100, 100), 99);
+  Add(Journaled(std::vector<TokenId>(101, 1), 1));  // no context for it
+  EXPECT_EQ(journal_.LargestNeed(100, 100), 99);
 }
 
 }  // namespace

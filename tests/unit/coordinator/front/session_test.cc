@@ -9,13 +9,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <sstream>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "coordinator/launch/process_group.h"
+#include "coordinator/launch/launcher.h"
 #include "tests/unit/coordinator/front/fake_engine.h"
 #include "tests/unit/coordinator/front/session_fixture.h"
 
@@ -33,162 +30,119 @@ using ::testing::StartsWith;
 using Finished = pb::RequestFinished;
 
 TEST_F(SessionTest, StreamsTokensAndEndsInOrder) {
-  std::unique_ptr<Session> session = Launch(Options(""));
-  EXPECT_EQ(session->ready(), nullptr);
-  const GenerationRequest first = Request({1, 2, 3}, 20), second = Request({4}, 5);
-  const RequestId a = Submit(session.get(), first);
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  ASSERT_NE(session->ready(), nullptr);
-  EXPECT_EQ(session->ready()->context(), 1000);
-  EXPECT_EQ(session->load_progress().bytes_to_load(), 10u);
-  const RequestId b = Submit(session.get(), second);  // while the job runs
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  ExpectWhole(outcomes[a], first);
-  ExpectWhole(outcomes[b], second);
-  const absl::StatusOr<pb::JobStatistics> statistics = session->Finish();
+  Launch("");
+  EXPECT_EQ(session_->ready(), nullptr);
+  const RequestId a = Submit(Request({1, 2, 3}, 20));
+  ASSERT_TRUE(Run().ok());
+  ASSERT_NE(session_->ready(), nullptr);
+  EXPECT_EQ(session_->ready()->context(), 1000);
+  EXPECT_EQ(session_->load_progress().bytes_to_load(), 10u);
+  const RequestId b = Submit(Request({4}, 5));  // while the job runs
+  ASSERT_TRUE(Run().ok());
+  ExpectWhole(a);
+  ExpectWhole(b);
+  const absl::StatusOr<pb::JobStatistics> statistics = session_->Finish();
   ASSERT_TRUE(statistics.ok()) << statistics.status();
   EXPECT_EQ(statistics->decode_rows(), 25u);
-  EXPECT_EQ(session->relaunches(), 0);
-  EXPECT_EQ(session->Next(absl::ZeroDuration()).status().code(), absl::StatusCode::kFailedPrecondition);
-  session.reset();
+  EXPECT_EQ(session_->relaunches(), 0);
+  EXPECT_EQ(session_->Next(absl::ZeroDuration()).status().code(), absl::StatusCode::kFailedPrecondition);
+  session_.reset();
   EXPECT_THAT(Launches(), SizeIs(1));
   ExpectNothingIsLeft();
 }
 
 TEST_F(SessionTest, GoesOnWithTheSameStreamAfterTheJobIsKilledAtAnyPoint) {
   for (const int die_after : {0, 1, 2, 7, 13, 29, 30, 31}) {
-    std::filesystem::remove(directory_ + "/state");
+    SCOPED_TRACE(die_after);
     LaunchOptions options = Options(absl::StrCat("told=1000,launches=2,die_after=", die_after));
     options.job.set_context(1000);
-    std::unique_ptr<Session> session = Launch(options);
-    std::map<RequestId, GenerationRequest> requests;
-    for (TokenId i = 0; i < 4; ++i) {
-      const GenerationRequest request = Request({i, 5, i}, 10 + i);
-      requests[Submit(session.get(), request)] = request;
-    }
-    std::map<RequestId, Outcome> outcomes;
-    const absl::Status status = RunUntilFinished(session.get(), requests.size(), &outcomes);
-    ASSERT_TRUE(status.ok()) << status << " after " << die_after;
-    for (const auto& [id, request] : requests) ExpectWhole(outcomes[id], request);
-    EXPECT_EQ(session->relaunches(), die_after < 23 ? 2 : 1) << die_after;
-    session.reset();
+    Launch(options);
+    for (TokenId i = 0; i < 4; ++i) Submit(Request({i, 5, i}, 10 + i));
+    RunAndExpectAllWhole();
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(session_->relaunches(), die_after < 23 ? 2 : 1) << die_after;
     ExpectNothingIsLeft();
   }
 }
 
-TEST_F(SessionTest, DropsWhatIsReportedTwice) {
-  std::unique_ptr<Session> session = Launch(Options("duplicate=1"));
-  const GenerationRequest request = Request({1, 2}, 12);
-  const RequestId id = Submit(session.get(), request);
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  ExpectWhole(outcomes[id], request);
-}
+TEST_F(SessionTest, DropsWhatIsReportedTwice) { ExpectWholeAnswer(Options("duplicate=1"), Request({1, 2}, 12)); }
 
 TEST_F(SessionTest, EndsWithAnInternalErrorWhenATokenIsMissing) {
-  std::unique_ptr<Session> session = Launch(Options("gap=1"));
-  Submit(session.get(), Request({1, 2}, 12));
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  const absl::Status status = StatusOf(Options("gap=1"), Request({1, 2}, 12));
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("a token for position 4, expected 3"));
 }
 
 TEST_F(SessionTest, FinishesByItselfWhenOnlyTheLastWordWasLost) {
-  std::unique_ptr<Session> session = Launch(Options("mute_end=1"));
-  const GenerationRequest request = Request({1, 2}, 6);
-  const RequestId id = Submit(session.get(), request);
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  ExpectWhole(outcomes[id], request);
-  EXPECT_EQ(session->relaunches(), 0);
+  ExpectWholeAnswer(Options("mute_end=1"), Request({1, 2}, 6));
+  EXPECT_EQ(session_->relaunches(), 0);
 }
 
 TEST_F(SessionTest, ScoresAPromptOnceAcrossALoss) {
-  std::unique_ptr<Session> session = Launch(Options("launches=1,die_after=1"));
+  Launch("launches=1,die_after=1");
   GenerationRequest request = Request({1, 2, 3, 4, 5}, 3);
   request.score_from = 2;
-  const RequestId id = Submit(session.get(), request);
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  EXPECT_THAT(outcomes[id].scores, ElementsAre(-2, -3, -4));
-  ExpectWhole(outcomes[id], request);
-  EXPECT_EQ(session->relaunches(), 1);
+  const RequestId id = Submit(request);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(outcomes_[id].scores, ElementsAre(-2, -3, -4));
+  ExpectWhole(id);
+  EXPECT_EQ(session_->relaunches(), 1);
 }
 
 TEST_F(SessionTest, GivesUpAfterThreeLossesWithoutAToken) {
-  std::unique_ptr<Session> session = Launch(Options("die_after=0"));
-  Submit(session.get(), Request({1, 2}, 6));
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  const absl::Status status = StatusOf(Options("die_after=0"), Request({1, 2}, 6));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("lost 3 times in a row without a new token"));
-  EXPECT_EQ(session->relaunches(), 2);
-  EXPECT_EQ(session->Next(absl::ZeroDuration()).status(), status);
-  session.reset();
+  EXPECT_EQ(session_->relaunches(), 2);
+  EXPECT_EQ(session_->Next(absl::ZeroDuration()).status(), status);
+  session_.reset();
   EXPECT_THAT(Launches(), SizeIs(3));
   ExpectNothingIsLeft();
 }
 
 TEST_F(SessionTest, KeepsGoingThroughAnyNumberOfLossesThatMadeProgress) {
-  std::unique_ptr<Session> session = Launch(Options("die_after=2"));
-  const GenerationRequest request = Request({1, 2}, 15);
-  const RequestId id = Submit(session.get(), request);
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  ExpectWhole(outcomes[id], request);
-  EXPECT_EQ(session->relaunches(), 7);
+  ExpectWholeAnswer(Options("die_after=2"), Request({1, 2}, 15));
+  EXPECT_EQ(session_->relaunches(), 7);
 }
 
 TEST_F(SessionTest, AddsUpTheStatisticsOfLostJobsUpToTheirLastReport) {
-  std::unique_ptr<Session> session = Launch(Options("die_after=4,status=1"));
-  EXPECT_EQ(session->statistics().stages_size(), 0);
-  ASSERT_TRUE(session->Submit(1, Request({1, 2}, 15)).ok());
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  EXPECT_EQ(session->relaunches(), 3);
+  Launch("die_after=4,status=1");
+  EXPECT_EQ(session_->statistics().stages_size(), 0);
+  ASSERT_TRUE(session_->Submit(1, Request({1, 2}, 15)).ok());
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(session_->relaunches(), 3);
   for (const bool finished : {false, true}) {
     if (finished) {
-      EXPECT_TRUE(session->Finish().ok());
+      EXPECT_TRUE(session_->Finish().ok());
     }
-    EXPECT_EQ(session->statistics().decode_rows(), 15u);
-    EXPECT_EQ(session->statistics().busy_s(), 4);
-    ASSERT_EQ(session->statistics().stages_size(), 1);
-    EXPECT_EQ(session->statistics().stages(0).compute_s(), 2);
+    EXPECT_EQ(session_->statistics().decode_rows(), 15u);
+    EXPECT_EQ(session_->statistics().busy_s(), 4);
+    ASSERT_EQ(session_->statistics().stages_size(), 1);
+    EXPECT_EQ(session_->statistics().stages(0).compute_s(), 2);
   }
 }
 
 TEST_F(SessionTest, TakesALauncherThatNeverComesUpForLost) {
   LaunchOptions options = Options("never=1,launches=1");
   options.startup_timeout = absl::Milliseconds(300);
-  std::unique_ptr<Session> session = Launch(options);
-  const GenerationRequest request = Request({1, 2}, 3);
-  const RequestId id = Submit(session.get(), request);
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  const absl::Status status = StatusOf(options, Request({1, 2}, 3));
   // On a machine so busy that later launches take too long as well, the session may give up, but for that very reason.
   if (!status.ok()) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("did not come up within 300ms"));
   } else {
-    ExpectWhole(outcomes[id], request);
-    EXPECT_GE(session->relaunches(), 1);
+    ExpectWhole(1);
+    EXPECT_GE(session_->relaunches(), 1);
   }
-  session.reset();
   ExpectNothingIsLeft();
 }
 
 TEST_F(SessionTest, ReportsALaunchThatFailsAtOnceWithTheLaunchersWords) {
-  std::unique_ptr<Session> session = Launch(Options("exit=1"));
-  Submit(session.get(), Request({1}, 1));
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  const absl::Status status = StatusOf(Options("exit=1"), Request({1}, 1));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("exit code 1 and printed:\nThere are not enough slots available"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("`dry_run`"));
-  EXPECT_EQ(session->relaunches(), 0);
-  session.reset();
+  EXPECT_EQ(session_->relaunches(), 0);
   ExpectNothingIsLeft();
 }
 
@@ -197,9 +151,8 @@ TEST_F(SessionTest, NamesAnMpirunThatCannotBeRun) {
   options.mpirun_path = directory_ + "/mpirun";
   std::ofstream(options.mpirun_path) << "#!/no/such/interpreter\n";
   std::filesystem::permissions(options.mpirun_path, std::filesystem::perms::owner_all);
-  std::unique_ptr<Session> session = Launch(options);
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  Launch(options);
+  const absl::Status status = Run();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("cannot run '", options.mpirun_path, "'")));
 }
@@ -207,61 +160,38 @@ TEST_F(SessionTest, NamesAnMpirunThatCannotBeRun) {
 TEST_F(SessionTest, ReplacesAnEngineThatIsStopped) {
   LaunchOptions options = Options("stop_after=4,launches=1");
   options.silence_timeout = absl::Milliseconds(700);
-  std::unique_ptr<Session> session = Launch(options);
-  const GenerationRequest request = Request({1, 2}, 9);
-  const RequestId id = Submit(session.get(), request);
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  ExpectWhole(outcomes[id], request);
-  EXPECT_GE(session->relaunches(), 1);
-  session.reset();
+  ExpectWholeAnswer(options, Request({1, 2}, 9));
+  EXPECT_GE(session_->relaunches(), 1);
   ExpectNothingIsLeft();
 }
 
 TEST_F(SessionTest, SurvivesARelaunchThatIsSlowerThanTheSilenceThatCausedIt) {
   LaunchOptions options = Options("stop_after=4,launches=1,slow_relaunch=1500");
   options.silence_timeout = absl::Milliseconds(700);
-  std::unique_ptr<Session> session = Launch(options);
-  const GenerationRequest request = Request({1, 2}, 9);
-  const RequestId id = Submit(session.get(), request);
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
-  ASSERT_TRUE(status.ok()) << status;
-  ExpectWhole(outcomes[id], request);
-  EXPECT_GE(session->relaunches(), 1);
+  ExpectWholeAnswer(options, Request({1, 2}, 9));
+  EXPECT_GE(session_->relaunches(), 1);
 }
 
 TEST_F(SessionTest, EndsWithAnErrorWhenARelaunchedJobRejectsWhatWasBeingAnswered) {
-  std::unique_ptr<Session> session = Launch(Options("die_after=3,launches=1,reject_resumed=1"));
-  Submit(session.get(), Request({1, 2}, 9));
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  const absl::Status status = StatusOf(Options("die_after=3,launches=1,reject_resumed=1"), Request({1, 2}, 9));
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
 }
 
 TEST_F(SessionTest, RefusesAModelFileThatChangedBetweenJobs) {
-  std::unique_ptr<Session> session = Launch(Options("die_after=2,launches=1,changed=1"));
-  Submit(session.get(), Request({1, 2}, 9));
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  const absl::Status status = StatusOf(Options("die_after=2,launches=1,changed=1"), Request({1, 2}, 9));
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("model file 'demo.gguf' changed"));
 }
 
 TEST_F(SessionTest, TakesTheEnginesOwnFailureAsFinalAndALostStageNot) {
-  std::unique_ptr<Session> session = Launch(Options("failed=final"));
-  Submit(session.get(), Request({1, 2}, 2));
-  std::map<RequestId, Outcome> outcomes;
-  EXPECT_EQ(RunUntilFinished(session.get(), 1, &outcomes), absl::NotFoundError("stage 1 on host x: no such model"));
-  EXPECT_EQ(session->relaunches(), 0);
+  EXPECT_EQ(StatusOf(Options("failed=final"), Request({1, 2}, 2)),
+            absl::NotFoundError("stage 1 on host x: no such model"));
+  EXPECT_EQ(session_->relaunches(), 0);
 
-  std::filesystem::remove(directory_ + "/state");
-  session = Launch(Options("failed=lost"));
-  Submit(session.get(), Request({1, 2}, 2));
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+  const absl::Status status = StatusOf(Options("failed=lost"), Request({1, 2}, 2));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the last time: stage 1 on host x: no such model"));
-  EXPECT_EQ(session->relaunches(), 2);
+  EXPECT_EQ(session_->relaunches(), 2);
 }
 
 TEST_F(SessionTest, SurvivesHostileMessages) {
@@ -270,48 +200,38 @@ TEST_F(SessionTest, SurvivesHostileMessages) {
       {"submit", absl::StatusCode::kInternal},         {"unknown_request", absl::StatusCode::kInternal},
       {"negative_token", absl::StatusCode::kInternal}, {"torn", absl::StatusCode::kFailedPrecondition}};
   for (const auto& [kind, code] : cases) {
-    std::filesystem::remove(directory_ + "/state");
-    std::unique_ptr<Session> session = Launch(Options("hostile=" + kind));
-    Submit(session.get(), Request({1, 2}, 2));
-    std::map<RequestId, Outcome> outcomes;
-    const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
+    const absl::Status status = StatusOf(Options("hostile=" + kind), Request({1, 2}, 2));
     EXPECT_EQ(status.code(), code) << kind << ": " << status;
-    EXPECT_THAT(outcomes, IsEmpty()) << kind;
-    session.reset();
+    EXPECT_THAT(outcomes_, IsEmpty()) << kind;
     ExpectNothingIsLeft();
   }
 }
 
 TEST_F(SessionTest, CancelsBeforeAndDuringTheJob) {
-  std::unique_ptr<Session> session = Launch(Options(""));
-  const RequestId early = Submit(session.get(), Request({1, 2}, 5));
-  session->Cancel(early);
-  const RequestId late = Submit(session.get(), Request({3}, 100000));
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  EXPECT_EQ(outcomes[early].reason, Finished::REASON_CANCELLED);
-  while (outcomes[late].tokens.empty()) {
-    const auto event = session->Next(absl::Seconds(1));
-    ASSERT_TRUE(event.ok()) << event.status();
-    if (event->has_value()) Take(**event, &outcomes);
-  }
-  session->Cancel(late);
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
-  EXPECT_EQ(outcomes[late].reason, Finished::REASON_CANCELLED);
-  session->Cancel(late);  // once more does nothing
-  session->Cancel(12345);
+  Launch("");
+  const RequestId early = Submit(Request({1, 2}, 5));
+  session_->Cancel(early);
+  const RequestId late = Submit(Request({3}, 100000));
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(outcomes_[early].reason, Finished::REASON_CANCELLED);
+  while (outcomes_[late].tokens.empty() && !HasFatalFailure()) TakeNext();
+  session_->Cancel(late);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(outcomes_[late].reason, Finished::REASON_CANCELLED);
+  session_->Cancel(late);  // once more does nothing
+  session_->Cancel(12345);
 }
 
 TEST_F(SessionTest, LeavesNoProcessWhenItIsDestroyed) {
-  std::unique_ptr<Session> session = Launch(Options("children=1"));
-  Submit(session.get(), Request({1, 2}, 100000));
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
+  Launch("children=1");
+  Submit(Request({1, 2}, 100000));
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(session_->Next(absl::Seconds(1)).ok());
   ASSERT_THAT(Launches(), SizeIs(1));
   const pid_t leader = getsid(Launches()[0].pid);
   EXPECT_NE(leader, getsid(0));
   // Guard, engine and its two; for a moment also the parent of the orphan.
   while (ListSession(leader).size() != 4) absl::SleepFor(absl::Milliseconds(5));
-  session.reset();
+  session_.reset();
   EXPECT_THAT(ListSession(leader), IsEmpty());
   ExpectNothingIsLeft();
 }
@@ -319,9 +239,9 @@ TEST_F(SessionTest, LeavesNoProcessWhenItIsDestroyed) {
 TEST_F(SessionTest, LeavesNoProcessWhenTheFrontIsKilled) {
   const pid_t front = fork();
   if (front == 0) {
-    std::unique_ptr<Session> session = Launch(Options("children=1,die_after=1000000"));
-    Submit(session.get(), Request({1, 2}, 100000000));
-    while (session->Next(absl::Seconds(1)).ok()) {
+    Launch("children=1,die_after=1000000");
+    Submit(Request({1, 2}, 100000000));
+    while (session_->Next(absl::Seconds(1)).ok()) {
     }
     _exit(1);
   }
@@ -338,17 +258,13 @@ TEST_F(SessionTest, LeavesNoProcessWhenTheFrontIsKilled) {
 }
 
 TEST_F(SessionTest, TakesOverWhenTheGuardItselfIsKilled) {
-  std::unique_ptr<Session> session = Launch(Options("children=1,die_after=100000"));
-  const GenerationRequest request = Request({1, 2}, 400);
-  const RequestId id = Submit(session.get(), request);
+  Launch("children=1,die_after=100000");
+  Submit(Request({1, 2}, 400));
   while (Launches().empty()) absl::SleepFor(absl::Milliseconds(5));
   const pid_t leader = getsid(Launches()[0].pid);
   kill(leader, SIGKILL);
-  std::map<RequestId, Outcome> outcomes;
-  const absl::Status status = RunUntilFinished(session.get(), 1, &outcomes);
-  ASSERT_TRUE(status.ok()) << status;
-  ExpectWhole(outcomes[id], request);
-  session.reset();
+  RunAndExpectAllWhole();
+  session_.reset();
   EXPECT_THAT(ListSession(leader), IsEmpty());
   for (const LaunchRecord& launch : Launches()) {
     for (const std::string& path : launch.directories) EXPECT_FALSE(std::filesystem::exists(path)) << path;
@@ -359,13 +275,12 @@ TEST_F(SessionTest, HidesAnOuterJobFromTheLauncher) {
   setenv("OMPI_COMM_WORLD_RANK", "0", 1);
   setenv("PMIX_RANK", "0", 1);
   setenv("OMPI_MCA_btl_base_verbose", "1", 1);
-  std::unique_ptr<Session> session = Launch(Options(absl::StrCat("environment=", directory_, "/environment")));
+  Launch(absl::StrCat("environment=", directory_, "/environment"));
   unsetenv("OMPI_COMM_WORLD_RANK");
   unsetenv("PMIX_RANK");
   unsetenv("OMPI_MCA_btl_base_verbose");
-  Submit(session.get(), Request({1}, 1));
-  std::map<RequestId, Outcome> outcomes;
-  ASSERT_TRUE(RunUntilFinished(session.get(), 1, &outcomes).ok());
+  Submit(Request({1}, 1));
+  ASSERT_TRUE(Run().ok());
   std::vector<std::string> variables;
   std::ifstream in(directory_ + "/environment");
   for (std::string line; std::getline(in, line);) variables.push_back(line);
@@ -377,11 +292,11 @@ TEST_F(SessionTest, HidesAnOuterJobFromTheLauncher) {
 TEST_F(SessionTest, WakesUpForTheWatchedDescriptor) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  std::unique_ptr<Session> session = Launch(Options(""));
-  session->WatchDescriptor(ends[0]);
-  while (session->ready() == nullptr) ASSERT_TRUE(session->Next(absl::Seconds(1)).ok());
+  Launch("");
+  session_->WatchDescriptor(ends[0]);
+  while (session_->ready() == nullptr) ASSERT_TRUE(session_->Next(absl::Seconds(1)).ok());
   ASSERT_EQ(write(ends[1], "x", 1), 1);
-  const auto event = session->Next(absl::InfiniteDuration());
+  const auto event = session_->Next(absl::InfiniteDuration());
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->has_value());
   close(ends[0]);
@@ -408,18 +323,15 @@ TEST_F(SessionTest, NamesTheRankThatARealMpirunLost) {
   absl::Status status;
   // Our ranks do not call MPI_Init, so one may die while mpirun still launches, and then it does not say which.
   for (int attempt = 0; attempt < 5 && status.message().find("(stage 0)") == absl::string_view::npos; ++attempt) {
-    std::filesystem::remove(directory_ + "/state");
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Launch(options);
-    ASSERT_TRUE(session.ok()) << session.status();
-    while ((*session)->ready() == nullptr) ASSERT_TRUE((*session)->Next(absl::Seconds(1)).ok());
+    Launch(options);
+    while (session_->ready() == nullptr) ASSERT_TRUE(session_->Next(absl::Seconds(1)).ok());
     const pid_t leader = getsid(Launches()[0].pid);
     const pid_t stage = FindRank(leader, 2);
     absl::SleepFor(absl::Milliseconds(100 * attempt));
     kill(stage, SIGKILL);
-    std::map<RequestId, Outcome> outcomes;
-    status = RunUntilFinished(session->get(), 1, &outcomes);
+    status = Run();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-    session->reset();
+    session_.reset();
     EXPECT_THAT(ListSession(leader), IsEmpty());
     ExpectNothingIsLeft();
   }

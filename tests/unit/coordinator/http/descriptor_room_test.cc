@@ -1,5 +1,3 @@
-#include "coordinator/http/descriptor_room.h"
-
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/resource.h>

@@ -2,10 +2,8 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/host_info.h"
 #include "coordinator/http/http_server.h"
 #include "gmock/gmock.h"
@@ -208,9 +206,7 @@ TEST_F(HostileClient, LeavesAtEveryByteOfAnAnswer) {
 }
 
 TEST_F(HostileClient, NeverReadsItsAnswers) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.slow_time = absl::Milliseconds(1000);
-  Served served(options);
+  Served served([](HttpLimits& limits) { limits.slow_time = absl::Milliseconds(1000); });
   const uint64_t before = ResidentBytes();
   RawClient client(served.server->port(), 4096);
   std::string requests;

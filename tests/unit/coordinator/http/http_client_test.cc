@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/http/sse_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/http/served.h"
@@ -142,9 +141,7 @@ TEST(HttpClient, CollectsTheBodyOfAnErrorAlthoughAStreamWasWanted) {
 }
 
 TEST(HttpClient, ConnectsAgainWhereTheServerClosedAnIdleConnection) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.idle_time = absl::Milliseconds(50);
-  Served served(options);
+  Served served([](HttpLimits& limits) { limits.idle_time = absl::Milliseconds(50); });
   HttpClient client = served.Client();
   ASSERT_TRUE(client.Call({"GET", "/hello"}).ok());
   ASSERT_TRUE(ComesTrue([&] { return served.Counters().idle_closed == 1; }));

@@ -3,7 +3,6 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/http/chunked_body.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -4,7 +4,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/host_info.h"
 #include "coordinator/http/http_client.h"
@@ -22,12 +21,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(HttpServerLimits, CutsAClientThatTakesNothingAndNobodyElse) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.slow_time = absl::Milliseconds(300);
-  Served served(options);
-  RawClient slow(served.server->port(), 4096);
-  slow.Send(kGetStream);
-  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
+  Served served([](HttpLimits& limits) { limits.slow_time = absl::Milliseconds(300); });
+  KeptClient slow(&served, kGetStream, 4096);
   int others = 0;
   ASSERT_TRUE(ComesTrue([&] {
     served.WithKept([](HttpExchange& exchange) { exchange.Write(std::string(8 << 10, 's')); });
@@ -40,13 +35,11 @@ TEST(HttpServerLimits, CutsAClientThatTakesNothingAndNobodyElse) {
 }
 
 TEST(HttpServerLimits, CutsAStreamWithMoreWaitingThanItsLimitAndSaysWhenAClientIsSlow) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.slow_bytes = 64 << 10;
-  options.limits.drained_bytes = 16 << 10;
-  Served served(options);
-  RawClient client(served.server->port(), 4096);
-  client.Send(kGetStream);
-  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
+  Served served([](HttpLimits& limits) {
+    limits.slow_bytes = 64 << 10;
+    limits.drained_bytes = 16 << 10;
+  });
+  KeptClient client(&served, kGetStream, 4096);
   auto is_slow = [&] {
     bool slow = false;
     served.WithKept([&](HttpExchange& exchange) { slow = exchange.slow(); });
@@ -74,12 +67,8 @@ TEST(HttpServerLimits, CutsAStreamWithMoreWaitingThanItsLimitAndSaysWhenAClientI
 }
 
 TEST(HttpServerLimits, WhatIsKeptBackForASlowClientCountsAsWaitingForIt) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.client_bytes = 1 << 20;
-  Served served(options);
-  RawClient client(served.server->port(), 4096);
-  client.Send(kGetStream);
-  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
+  Served served([](HttpLimits& limits) { limits.client_bytes = 1 << 20; });
+  KeptClient client(&served, kGetStream, 4096);
   served.WithKept([](HttpExchange& exchange) { exchange.set_kept_bytes(900 << 10); });
   EXPECT_TRUE(ComesTrue([&] { return served.Counters().pending_bytes == 900 << 10; }));
   served.WithKept([](HttpExchange& exchange) { exchange.set_kept_bytes(0); });
@@ -96,9 +85,7 @@ TEST(HttpServerLimits, WhatIsKeptBackForASlowClientCountsAsWaitingForIt) {
 
 TEST(HttpServerLimits, DeliversOneEventThatIsLongerThanWhatMayWait) {
   Served served;
-  RawClient client(served.server->port());
-  client.Send(kGetStream);
-  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
+  KeptClient client(&served, kGetStream);
   const std::string event = std::string(5 << 20, '~') + "\n\n";
   served.WithKept([&](HttpExchange& exchange) { exchange.Write(event); });
   EXPECT_THAT(client.ReadUntil("~\n\n"), EndsWith(event.substr(event.size() - 1000)));
@@ -106,16 +93,12 @@ TEST(HttpServerLimits, DeliversOneEventThatIsLongerThanWhatMayWait) {
 }
 
 TEST(HttpServerLimits, CutsTheLargestWaitersWhenAllTogetherWaitForTooMuch) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.all_clients_bytes = 1 << 20;
-  options.limits.all_drained_bytes = 512 << 10;
-  options.limits.client_bytes = 1 << 30;
-  Served served(options);
-  RawClient small(served.server->port(), 4096), large(served.server->port(), 4096);
-  small.Send(kGetStream);
-  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
-  large.Send(kGetStream);
-  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 2; }));
+  Served served([](HttpLimits& limits) {
+    limits.all_clients_bytes = 1 << 20;
+    limits.all_drained_bytes = 512 << 10;
+    limits.client_bytes = 1 << 30;
+  });
+  KeptClient small(&served, kGetStream, 4096), large(&served, kGetStream, 4096);
   ASSERT_TRUE(ComesTrue([&] {  // until the system takes no more of it
     served.Do([&] { served.handler.kept[0]->Write(std::string(64 << 10, 's')); });
     return served.Counters().pending_bytes > 0;
@@ -131,11 +114,11 @@ TEST(HttpServerLimits, CutsTheLargestWaitersWhenAllTogetherWaitForTooMuch) {
 }
 
 TEST(HttpServerLimits, ClosesWhatIdlesAndWhatNeverEndsItsHeadOrBody) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.idle_time = absl::Milliseconds(200);
-  options.limits.header_time = absl::Milliseconds(100);
-  options.limits.body_time = absl::Milliseconds(100);
-  Served served(options);
+  Served served([](HttpLimits& limits) {
+    limits.idle_time = absl::Milliseconds(200);
+    limits.header_time = absl::Milliseconds(100);
+    limits.body_time = absl::Milliseconds(100);
+  });
   RawClient silent(served.server->port()), idle(served.server->port()), head(served.server->port()),
       body(served.server->port());
   idle.Send(kGetHello);
@@ -158,10 +141,10 @@ TEST(HttpServerLimits, ClosesWhatIdlesAndWhatNeverEndsItsHeadOrBody) {
 }
 
 TEST(HttpServerLimits, ClosesAClientThatSendsAByteNowAndThen) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.header_time = options.limits.body_time = absl::Milliseconds(150);
-  options.limits.body_rate = 1000;
-  Served served(options);
+  Served served([](HttpLimits& limits) {
+    limits.header_time = limits.body_time = absl::Milliseconds(150);
+    limits.body_rate = 1000;
+  });
   const std::string requests[] = {
       std::string("GET /hello HTTP/1.1\r\nX: ") + std::string(4000, 'x'),
       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\n\r\n" + std::string(4000, 'x')};
@@ -178,14 +161,10 @@ TEST(HttpServerLimits, ClosesAClientThatSendsAByteNowAndThen) {
 }
 
 TEST(HttpServerLimits, ClosesTheLongestIdleConnectionForANewOneAndRefusesWhenNoneIdles) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.connections = 2;
-  Served served(options);
+  Served served([](HttpLimits& limits) { limits.connections = 2; });
   RawClient first(served.server->port());
   ASSERT_TRUE(ComesTrue([&] { return served.Counters().accepted == 1; }));
-  RawClient second(served.server->port());
-  second.Send(kGetWait);
-  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
+  KeptClient second(&served, kGetWait);
   RawClient third(served.server->port());
   third.Send(kGetWait);
   EXPECT_EQ(first.ReadAll(), "");
@@ -228,9 +207,7 @@ TEST(HttpServerLimits, HoldsFiveHundredIdleStreamsInLittleMemoryAndSeesThemAllLe
 }
 
 TEST(HttpServerLimits, LeavesBodiesUnreadWhileThereIsNoRoomForThem) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.body_time = absl::Milliseconds(200);
-  Served served(options);
+  Served served([](HttpLimits& limits) { limits.body_time = absl::Milliseconds(200); });
   served.Do([&] { served.server->ReadBodies(false); });
   std::thread poster([&] {
     HttpCall call{"POST", "/echo"};
@@ -247,9 +224,7 @@ TEST(HttpServerLimits, LeavesBodiesUnreadWhileThereIsNoRoomForThem) {
 }
 
 TEST(HttpServerLimits, RefusesBodiesThatTogetherAreTooLong) {
-  HttpServerOptions options = QuickOptions();
-  options.limits.all_bodies_bytes = 1 << 20;
-  Served served(options);
+  Served served([](HttpLimits& limits) { limits.all_bodies_bytes = 1 << 20; });
   const std::string half =
       "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800000\r\n\r\n" + std::string(700000, 'x');
   RawClient first(served.server->port()), second(served.server->port());

@@ -9,11 +9,9 @@
 #include <algorithm>
 #include <future>
 #include <stdexcept>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
@@ -83,6 +81,12 @@ HttpServerOptions QuickOptions() {
   HttpServerOptions options;
   options.port = 0;
   options.tick = absl::Milliseconds(10);
+  return options;
+}
+
+HttpServerOptions WithLimits(const std::function<void(HttpLimits&)>& set) {
+  HttpServerOptions options = QuickOptions();
+  set(options.limits);
   return options;
 }
 

@@ -6,14 +6,15 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/check.h"
 #include "coordinator/http/http_client.h"
 #include "coordinator/http/http_server.h"
+#include "gtest/gtest.h"
 #include "tests/testing/comes_true.h"
 
 namespace stagecoach {
@@ -45,10 +46,12 @@ int ConnectionsWithin(int wanted);
 
 // Options with times of a test: deadlines are looked at every few milliseconds.
 HttpServerOptions QuickOptions();
+HttpServerOptions WithLimits(const std::function<void(HttpLimits&)>& set);  // the same, with limits that `set` sets
 
 class Served {
  public:
   explicit Served(HttpServerOptions options = QuickOptions());
+  explicit Served(const std::function<void(HttpLimits&)>& set) : Served(WithLimits(set)) {}
   ~Served() { server->Stop(absl::ZeroDuration()); }
 
   // Runs it on the I/O thread, and waits for it.
@@ -82,6 +85,17 @@ class RawClient {
   int descriptor_;
   std::string left_;  // read, behind `end`
   bool closed_ = false;
+};
+
+// One whose request the handler keeps.
+class KeptClient : public RawClient {
+ public:
+  KeptClient(Served* served, absl::string_view request, int receive_buffer = 0)
+      : RawClient(served->server->port(), receive_buffer) {
+    const int kept = served->handler.kept_count;
+    Send(request);
+    CHECK(ComesTrue([&] { return served->handler.kept_count == kept + 1; }));
+  }
 };
 
 std::string StatusLine(const std::string& answer);  // without its end

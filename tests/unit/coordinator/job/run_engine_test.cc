@@ -58,32 +58,29 @@ class EngineTest : public ::testing::Test {
 TEST_F(EngineTest, AnswersManyRequestsAtOnceAndCountsWhatItDid) {
   std::vector<ClusterRequest> requests;
   for (int i = 0; i < 20; ++i) requests.push_back(Request(5 + i, 4 + i % 3, i));
-  const auto run = testing::RunCluster(2, job_, requests);
-  ASSERT_TRUE(run.ok()) << run.status();
+  const auto run = testing::RunCluster(2, job_, requests).value();
   uint64_t prompt_rows = 0, decode_rows = 0;
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(run->answers[i].tokens.size(), static_cast<size_t>(requests[i].max_new_tokens));
-    EXPECT_EQ(run->answers[i].finished.reason(), pb::RequestFinished::REASON_LENGTH);
-    EXPECT_EQ(run->answers[i].tokens[0].position(), 5 + i);
+    EXPECT_EQ(run.answers[i].tokens.size(), static_cast<size_t>(requests[i].max_new_tokens));
+    EXPECT_EQ(run.answers[i].finished.reason(), pb::RequestFinished::REASON_LENGTH);
+    EXPECT_EQ(run.answers[i].tokens[0].position(), 5 + i);
     prompt_rows += requests[i].prompt.size();
     decode_rows += requests[i].max_new_tokens - 1;
   }
-  EXPECT_EQ(run->statistics.prefill_rows(), prompt_rows);
-  EXPECT_EQ(run->statistics.decode_rows(), decode_rows);
-  ASSERT_EQ(run->statistics.stages_size(), 2);
-  EXPECT_GE(run->statistics.bubble() + 1e-9, run->statistics.bubble_floor());
+  EXPECT_EQ(run.statistics.prefill_rows(), prompt_rows);
+  EXPECT_EQ(run.statistics.decode_rows(), decode_rows);
+  ASSERT_EQ(run.statistics.stages_size(), 2);
+  EXPECT_GE(run.statistics.bubble() + 1e-9, run.statistics.bubble_floor());
 }
 
 TEST_F(EngineTest, StopsAtAStopTokenAndReportsIt) {
-  const auto free_run = testing::RunCluster(1, job_, {Request(10, 5)});
-  ASSERT_TRUE(free_run.ok()) << free_run.status();
+  const auto free_run = testing::RunCluster(1, job_, {Request(10, 5)}).value();
   ClusterRequest request = Request(10, 5);
-  request.stop_tokens = {free_run->answers[0].tokens[2].token()};
-  const auto run = testing::RunCluster(1, job_, {request});
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_STOP);
-  EXPECT_LE(run->answers[0].tokens.size(), 3u);
-  EXPECT_EQ(run->answers[0].tokens.back().token(), request.stop_tokens[0]);
+  request.stop_tokens = {free_run.answers[0].tokens[2].token()};
+  const auto run = testing::RunCluster(1, job_, {request}).value();
+  EXPECT_EQ(run.answers[0].finished.reason(), pb::RequestFinished::REASON_STOP);
+  EXPECT_LE(run.answers[0].tokens.size(), 3u);
+  EXPECT_EQ(run.answers[0].tokens.back().token(), request.stop_tokens[0]);
 }
 
 TEST_F(EngineTest, CancelsOneRequestAndFinishesTheOthersUnchanged) {
@@ -102,11 +99,10 @@ TEST_F(EngineTest, WorkThatACancelLeavesInFlightStillCountsForTheBubble) {
   requests[0].cancel_after = 40;
   requests[1].cancel_after = 40;
   job_.set_stage_delay_us(1000);
-  const auto run = testing::RunCluster(2, job_, requests);
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_GT(run->statistics.busy_s(),
+  const auto run = testing::RunCluster(2, job_, requests).value();
+  EXPECT_GT(run.statistics.busy_s(),
             0.08);  // 2 sequences over 2 stages, 40 steps of at least 1 ms a stage and sequence
-  EXPECT_GE(run->statistics.bubble() + 1e-9, run->statistics.bubble_floor());
+  EXPECT_GE(run.statistics.bubble() + 1e-9, run.statistics.bubble_floor());
 }
 
 // By row, of all layers.
@@ -120,26 +116,23 @@ std::map<int32_t, std::vector<uint32_t>> ChecksumsOf(const testing::ClusterAnswe
 
 TEST_F(EngineTest, ChecksumsOfTheHiddenStatesAreThoseOfEachRequestHoweverTheWorkIsCut) {
   const std::vector<ClusterRequest> requests = {Request(30, 6, 1), Request(9, 4, 2)};
-  const auto silent = testing::RunCluster(2, job_, requests);
-  ASSERT_TRUE(silent.ok()) << silent.status();
-  EXPECT_TRUE(silent->answers[0].checksums.empty());
+  const auto silent = testing::RunCluster(2, job_, requests).value();
+  EXPECT_TRUE(silent.answers[0].checksums.empty());
   job_.set_layer_checksums(true);
-  const auto whole = testing::RunCluster(1, job_, requests);
-  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto whole = testing::RunCluster(1, job_, requests).value();
   for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(whole->answers[i].Bits(), silent->answers[i].Bits());
-    const auto rows = ChecksumsOf(whole->answers[i]);
+    EXPECT_EQ(whole.answers[i].Bits(), silent.answers[i].Bits());
+    const auto rows = ChecksumsOf(whole.answers[i]);
     // The last token is not computed.
     EXPECT_EQ(rows.size(), requests[i].prompt.size() + static_cast<size_t>(requests[i].max_new_tokens) - 1);
     for (const auto& [row, layers] : rows) EXPECT_EQ(layers.size(), 4u) << row;
   }
-  EXPECT_NE(ChecksumsOf(whole->answers[0]).at(3), ChecksumsOf(whole->answers[1]).at(3));
+  EXPECT_NE(ChecksumsOf(whole.answers[0]).at(3), ChecksumsOf(whole.answers[1]).at(3));
   for (const auto& [stages, chunk] : {std::pair(2, 512), {4, 512}, {3, 7}, {2, 1}}) {
     job_.set_prefill_chunk(chunk);
-    const auto cut = testing::RunCluster(stages, job_, requests);
-    ASSERT_TRUE(cut.ok()) << cut.status();
+    const auto cut = testing::RunCluster(stages, job_, requests).value();
     for (size_t i = 0; i < requests.size(); ++i) {
-      EXPECT_EQ(ChecksumsOf(cut->answers[i]), ChecksumsOf(whole->answers[i])) << stages << " " << chunk;
+      EXPECT_EQ(ChecksumsOf(cut.answers[i]), ChecksumsOf(whole.answers[i])) << stages << " " << chunk;
     }
   }
 }
@@ -153,13 +146,12 @@ TEST_F(EngineTest, ANumberOfStagesThatTheWorldDoesNotHaveIsRefused) {
 
 TEST_F(EngineTest, RejectsWhatCannotFitWithBothNumbersAndServesTheRest) {
   job_.set_context(64);
-  const auto run = testing::RunCluster(1, job_, {Request(65, 4), Request(10, 4), Request(0, 4)});
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_REJECTED);
-  EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("65"));
-  EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("64"));
-  EXPECT_EQ(run->answers[1].finished.reason(), pb::RequestFinished::REASON_LENGTH);
-  EXPECT_EQ(run->answers[2].finished.reason(), pb::RequestFinished::REASON_REJECTED);
+  const auto run = testing::RunCluster(1, job_, {Request(65, 4), Request(10, 4), Request(0, 4)}).value();
+  EXPECT_EQ(run.answers[0].finished.reason(), pb::RequestFinished::REASON_REJECTED);
+  EXPECT_THAT(run.answers[0].finished.error(), HasSubstr("65"));
+  EXPECT_THAT(run.answers[0].finished.error(), HasSubstr("64"));
+  EXPECT_EQ(run.answers[1].finished.reason(), pb::RequestFinished::REASON_LENGTH);
+  EXPECT_EQ(run.answers[2].finished.reason(), pb::RequestFinished::REASON_REJECTED);
 }
 
 TEST_F(EngineTest, RefusesSamplingOutOfRangeForThatRequestAlone) {
@@ -171,22 +163,20 @@ TEST_F(EngineTest, RefusesSamplingOutOfRangeForThatRequestAlone) {
     bias->set_token(token);
     bias->set_bias(-std::numeric_limits<float>::infinity());
   }
-  const auto run = testing::RunCluster(2, job_, {bad, forbids});
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_REJECTED);
-  EXPECT_THAT(run->answers[0].finished.error(), HasSubstr("top_p is 1.5"));
-  EXPECT_EQ(run->answers[1].finished.reason(), pb::RequestFinished::REASON_LENGTH);
+  const auto run = testing::RunCluster(2, job_, {bad, forbids}).value();
+  EXPECT_EQ(run.answers[0].finished.reason(), pb::RequestFinished::REASON_REJECTED);
+  EXPECT_THAT(run.answers[0].finished.error(), HasSubstr("top_p is 1.5"));
+  EXPECT_EQ(run.answers[1].finished.reason(), pb::RequestFinished::REASON_LENGTH);
 }
 
 TEST_F(EngineTest, ScoresEveryPromptTokenFromThePositionAskedFor) {
   ClusterRequest request = Request(50, 0);
   request.score_from = 25;
   job_.set_prefill_chunk(7);
-  const auto run = testing::RunCluster(3, job_, {request});
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->answers[0].finished.reason(), pb::RequestFinished::REASON_SCORED);
+  const auto run = testing::RunCluster(3, job_, {request}).value();
+  EXPECT_EQ(run.answers[0].finished.reason(), pb::RequestFinished::REASON_SCORED);
   int scored = 0;
-  for (const pb::TargetLogprobs& scores : run->answers[0].scores) {
+  for (const pb::TargetLogprobs& scores : run.answers[0].scores) {
     for (int i = 0; i < scores.logprobs_size(); ++i) {
       const int row = scores.start() + i;
       if (row + 1 < 25 || row + 1 >= 50) continue;
@@ -201,8 +191,7 @@ TEST_F(EngineTest, ScoresEveryPromptTokenFromThePositionAskedFor) {
 TEST_F(EngineTest, TwoChunksOfOnePromptAreInFlightAtOnce) {
   job_.set_step_log(dir_.File("steps.jsonl"));
   job_.set_prefill_chunk(128);
-  const auto run = testing::RunCluster(2, job_, {Request(600, 1)});
-  ASSERT_TRUE(run.ok()) << run.status();
+  const auto run = testing::RunCluster(2, job_, {Request(600, 1)}).value();
   const std::vector<nlohmann::json> steps = StepLog();
   ASSERT_GE(steps.size(), 5u);  // 600 / 128
   int overlapping = 0;
@@ -247,18 +236,16 @@ TEST_F(EngineTest, ATraceHoldsEveryMicroBatchWithTheSendsAndTheQueuesOfItsTime) 
   const std::string path = dir_.File("trace.json");
   job_.set_trace(path);
   job_.set_prefill_chunk(128);
-  const auto run = testing::RunCluster(2, job_, {Request(600, 9, 1), Request(300, 9, 2)});
-  ASSERT_TRUE(run.ok()) << run.status();
+  const auto run = testing::RunCluster(2, job_, {Request(600, 9, 1), Request(300, 9, 2)}).value();
   ASSERT_TRUE(FinishTrace(path).ok());
-  const auto jobs = ReadTrace(path);
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
-  ASSERT_EQ(jobs->size(), 1u);
-  const TraceJob& trace = jobs->front();
+  const auto jobs = ReadTrace(path).value();
+  ASSERT_EQ(jobs.size(), 1u);
+  const TraceJob& trace = jobs.front();
   EXPECT_EQ(trace.stages(), 2);
   const TraceSummary summary = SummarizeTrace(trace);
-  EXPECT_EQ(summary.prefill_rows, static_cast<int64_t>(run->statistics.prefill_rows()));
-  EXPECT_EQ(summary.decode_rows, static_cast<int64_t>(run->statistics.decode_rows()));
-  EXPECT_EQ(summary.micro_batches, static_cast<int64_t>(run->statistics.micro_batches()));
+  EXPECT_EQ(summary.prefill_rows, static_cast<int64_t>(run.statistics.prefill_rows()));
+  EXPECT_EQ(summary.decode_rows, static_cast<int64_t>(run.statistics.decode_rows()));
+  EXPECT_EQ(summary.micro_batches, static_cast<int64_t>(run.statistics.micro_batches()));
   int sends = 0;
   for (const TraceStep& step : trace.steps) {
     EXPECT_LE(step.ready_us, step.submit_us);
@@ -367,9 +354,8 @@ TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
 }
 
 TEST_F(EngineTest, AChangedModelFileIsRefusedAtARelaunch) {
-  const auto first = testing::RunCluster(1, job_, {Request(4, 2)});
-  ASSERT_TRUE(first.ok()) << first.status();
-  *job_.mutable_fingerprints() = first->ready.fingerprints();
+  const auto first = testing::RunCluster(1, job_, {Request(4, 2)}).value();
+  *job_.mutable_fingerprints() = first.ready.fingerprints();
   EXPECT_TRUE(testing::RunCluster(1, job_, {Request(4, 2)}).ok());
   testing::WriteTinyModel(path_, {.context = 1024, .type = TensorType::kQ8_0, .seed = 2});
   const auto second = testing::RunCluster(1, job_, {Request(4, 2)});

@@ -10,14 +10,12 @@ namespace {
 
 TEST(HostFile, TheExamplesOfDeployAreRead) {
   const std::string directory = testing::SourcePath("deploy/hostfiles/");
-  const absl::StatusOr<std::vector<HostSlots>> local = ReadHostFile(directory + "local");
-  ASSERT_TRUE(local.ok()) << local.status();
-  EXPECT_EQ(*local, std::vector<HostSlots>({{"localhost", 2}}));
-  const absl::StatusOr<std::vector<HostSlots>> rack = ReadHostFile(directory + "rack");
-  ASSERT_TRUE(rack.ok()) << rack.status();
-  ASSERT_EQ(rack->size(), 5u);
-  EXPECT_EQ((*rack)[3].model, "/scratch/model.gguf");
-  EXPECT_TRUE((*rack)[4].spare);
+  const auto local = ReadHostFile(directory + "local").value();
+  EXPECT_EQ(local, std::vector<HostSlots>({{"localhost", 2}}));
+  const auto rack = ReadHostFile(directory + "rack").value();
+  ASSERT_EQ(rack.size(), 5u);
+  EXPECT_EQ(rack[3].model, "/scratch/model.gguf");
+  EXPECT_TRUE(rack[4].spare);
 }
 
 // Such as a model that was given by mistake.

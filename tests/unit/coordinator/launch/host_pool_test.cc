@@ -6,13 +6,13 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
-#include "coordinator/launch/open_mpi.h"
+#include "coordinator/launch/launcher_backend.h"
+#include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
@@ -21,6 +21,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
 
 HostSlots Slots(const std::string& name, int slots, bool spare = false) {
   return {.name = name, .slots = slots, .spare = spare};
@@ -47,31 +49,34 @@ TEST(Placement, FillsSlotsInOrderAndSpareHostsLast) {
 class HostPoolTest : public ::testing::Test {
  protected:
   HostPoolTest() {
-    std::string name = ::testing::TempDir() + "host_pool.XXXXXX";
-    directory_ = mkdtemp(name.data());
     const std::string agent = directory_ + "/agent";
     std::ofstream(agent) << "#!/bin/sh\necho \"$2\" >>'" << directory_ << "/asked'\ncd '" << directory_
                          << "'\n[ -e \"$1\" ] || { echo 'ssh: no route to host'; exit 255; }\n. \"./$1\"\n";
     chmod(agent.c_str(), 0755);
-    plan_.backend =
-        MakeOpenMpi({.mpirun = "/bin/true", .arguments = {}, .rsh_agent = agent, .srun = "", .networks = ""});
+    plan_.backend = MakeOpenMpi({.program = "/bin/true", .rsh_agent = agent});
     plan_.programs = {"/bin/coordinator", "/bin/stage_worker"};
     plan_.stages = 2;
     plan_.hosts = {{Slots("a", 1)}, {Slots("b", 1)}, {Slots("s", 1, true)}};
   }
-  ~HostPoolTest() override { std::filesystem::remove_all(directory_); }
 
-  void Answers(const std::string& host, std::vector<InstructionSet> isas = {InstructionSet::kAvx2},
+  void Answers(const std::string& host, const std::vector<InstructionSet>& isas = {InstructionSet::kAvx2},
                const std::string& left = "", const std::string& version = kProgramVersion) {
-    Does(host, Answer(std::move(isas), left, version));
+    Does(host, Answer(isas, left, version));
   }
-  static std::string Answer(std::vector<InstructionSet> isas = {InstructionSet::kAvx2}, const std::string& left = "",
-                            const std::string& version = kProgramVersion) {
-    pb::HostReport report;
-    *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, isas);
+  static std::string Answer(const std::vector<InstructionSet>& isas = {InstructionSet::kAvx2},
+                            const std::string& left = "", const std::string& version = kProgramVersion) {
+    pb::HostReport report = Report(isas);
     report.mutable_hello()->set_program_version(version);
     if (!left.empty()) report.add_left()->set_name(left);
-    return absl::StrCat("echo 'Welcome!'\necho ", EncodeHostReport(report), "\necho bye\n");
+    return absl::StrCat("echo 'Welcome!'\n", Says(report), "echo bye\n");
+  }
+  static pb::HostReport Report(const std::vector<InstructionSet>& isas = {InstructionSet::kAvx2}) {
+    pb::HostReport report;
+    *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, isas);
+    return report;
+  }
+  static std::string Says(const pb::HostReport& report) {
+    return absl::StrCat("echo ", EncodeHostReport(report), "\n");
   }
   void Does(const std::string& host, const std::string& commands) {
     std::ofstream(absl::StrCat(directory_, "/", host)) << commands;
@@ -84,19 +89,16 @@ class HostPoolTest : public ::testing::Test {
       pool->Advance(absl::Microseconds(now - std::exchange(since, now)));
     }
   }
-  std::string Asked() const {
-    std::ostringstream text;
-    text << std::ifstream(directory_ + "/asked").rdbuf();
-    return text.str();
-  }
+  std::string Asked() const { return testing::ReadFileOrDie(directory_ + "/asked"); }
 
-  std::string directory_;
+  const testing::TempDir temporary_;
+  const std::string directory_ = temporary_.path();
   LaunchPlan plan_;
 };
 
 TEST_F(HostPoolTest, PlacesStagesOnTheHostsThatAnswer) {
   for (const char* host : {"a", "b", "s"}) Answers(host);
-  HostPool pool(&plan_, absl::Seconds(20));
+  HostPool pool(&plan_, kPatience);
   Ask(&pool);
   EXPECT_THAT(pool.News(), IsEmpty());
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
@@ -107,7 +109,7 @@ TEST_F(HostPoolTest, PlacesStagesOnTheHostsThatAnswer) {
 TEST_F(HostPoolTest, AnAnswerIsOneAlsoWhereSomethingKeepsTheRemoteShellOpen) {
   for (const char* host : {"a", "b", "s"}) Answers(host);
   Does("b", absl::StrCat(Answer(), "sleep 30 &\n"));
-  HostPool pool(&plan_, absl::Seconds(20));
+  HostPool pool(&plan_, kPatience);
   Ask(&pool);
   EXPECT_THAT(pool.News(), IsEmpty());
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
@@ -116,7 +118,7 @@ TEST_F(HostPoolTest, AnAnswerIsOneAlsoWhereSomethingKeepsTheRemoteShellOpen) {
 TEST_F(HostPoolTest, NamesTheHostsItLeavesOutAndWhy) {
   Answers("a", {InstructionSet::kAvx2}, "", "9.9");
   Does("b", "echo 'sh: 1: /bin/stage_worker: not found'; exit 127");
-  HostPool pool(&plan_, absl::Seconds(20));
+  HostPool pool(&plan_, kPatience);
   Ask(&pool);
   EXPECT_THAT(pool.News(), SizeIs(3));
   EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("a: its stage_worker runs version 9.9"));
@@ -167,13 +169,12 @@ TEST_F(HostPoolTest, HostsThatAreSlowToAnswerAreNamedOnce) {
 
 TEST_F(HostPoolTest, AHostThatLacksWhatItsRanksNeedIsLeftOut) {
   for (const char* host : {"a", "s"}) Answers(host);
-  pb::HostReport report;
-  *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, {InstructionSet::kAvx2});
+  pb::HostReport report = Report();
   HostLimits limits;
   limits.open_files = 16;
   *report.mutable_limits() = ToProto(limits);
-  Does("b", absl::StrCat("echo ", EncodeHostReport(report), "\n"));
-  HostPool pool(&plan_, absl::Seconds(20));
+  Does("b", Says(report));
+  HostPool pool(&plan_, kPatience);
   Ask(&pool);
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on s");
   EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("b: a process may have 16 files open (ulimit -n)"));
@@ -207,7 +208,7 @@ TEST_F(HostPoolTest, AsksAHostThatFailsAgainWhilePatienceLasts) {
   Answers("s");
   Answers("later");
   Does("b", "if [ -e tried ]; then . ./later; else : >tried; echo 'connection refused'; exit 255; fi");
-  HostPool pool(&plan_, absl::Seconds(20));
+  HostPool pool(&plan_, kPatience);
   Ask(&pool, /*again=*/true);
   EXPECT_THAT(pool.News(), IsEmpty());
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b");
@@ -217,7 +218,7 @@ TEST_F(HostPoolTest, AHostThatCannotGiveTheBitsOrHoldsALostJobIsLeftOut) {
   Answers("a", {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
   Answers("b", {InstructionSet::kAvx2});
   Answers("s", {InstructionSet::kAvx512Bf16}, "stage_worker");
-  HostPool pool(&plan_, absl::Seconds(20));
+  HostPool pool(&plan_, kPatience);
   pb::ConfigureJob job;
   job.set_bf16_dot(true);
   Ask(&pool, /*again=*/false, job);
@@ -231,7 +232,7 @@ TEST_F(HostPoolTest, AHostThatCannotReadTheModelIsNoSpareAndNotUsedAgain) {
   plan_.hosts[0].slots.model = "/elsewhere/m.gguf";
   pb::ConfigureJob job;
   job.set_model_path("/models/m.gguf");
-  HostPool pool(&plan_, absl::Seconds(20));
+  HostPool pool(&plan_, kPatience);
   Ask(&pool, /*again=*/false, job);
   EXPECT_EQ(pool.Place().Describe(), "1 on a, 1 on b") << "their stages say it";
   EXPECT_THAT(pool.News(), ElementsAre("host s is left out: it cannot read the model file '/models/m.gguf'"));
@@ -239,10 +240,9 @@ TEST_F(HostPoolTest, AHostThatCannotReadTheModelIsNoSpareAndNotUsedAgain) {
   EXPECT_EQ(pool.Place().stages(), 0);
   EXPECT_THAT(Asked(), HasSubstr("--host-report --model /elsewhere/m.gguf --network 28\n"));
 
-  pb::HostReport report;
-  *report.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, {InstructionSet::kAvx2});
+  pb::HostReport report = Report();
   report.mutable_hello()->set_model_path("/models/m.gguf");
-  Does("b", absl::StrCat("echo ", EncodeHostReport(report), "\n"));
+  Does("b", Says(report));
   Ask(&pool, /*again=*/true, job);
   EXPECT_THAT(pool.News(), ElementsAre("host b is back and used again"));
   Answers("b");
@@ -254,11 +254,11 @@ TEST_F(HostPoolTest, AHostThatCannotReadTheModelIsNoSpareAndNotUsedAgain) {
 TEST_F(HostPoolTest, ASpareHostWithoutTheDotKeepsTheJobFromIt) {
   for (const char* host : {"a", "b"}) Answers(host, {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
   Answers("s", {InstructionSet::kAvx2});
-  HostPool pool(&plan_, absl::Seconds(20));
+  HostPool pool(&plan_, kPatience);
   Ask(&pool);
   EXPECT_TRUE(pool.SpareLacksBf16Dot());
   Answers("s", {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
-  HostPool other(&plan_, absl::Seconds(20));
+  HostPool other(&plan_, kPatience);
   Ask(&other);
   EXPECT_FALSE(other.SpareLacksBf16Dot());
 }
@@ -266,7 +266,7 @@ TEST_F(HostPoolTest, ASpareHostWithoutTheDotKeepsTheJobFromIt) {
 TEST_F(HostPoolTest, ThisHostIsHeldToTheSameBits) {
   plan_.hosts = {{Slots("a", 1)}, {Slots("b", 1)}, {Slots("here", 1, true), true}};
   for (const char* host : {"a", "b"}) Answers(host, {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
-  HostPool pool(&plan_, absl::Seconds(20), {InstructionSet::kAvx2});
+  HostPool pool(&plan_, kPatience, {InstructionSet::kAvx2});
   Ask(&pool);
   EXPECT_TRUE(pool.SpareLacksBf16Dot()) << "the spare host is this one";
   EXPECT_THAT(pool.News(), IsEmpty());
@@ -282,7 +282,7 @@ TEST_F(HostPoolTest, ThisHostIsHeldToTheSameBits) {
 TEST_F(HostPoolTest, ClearsItsHostsAtTheEnd) {
   for (const char* host : {"a", "b", "s"}) Answers(host);
   {
-    HostPool pool(&plan_, absl::Seconds(20));
+    HostPool pool(&plan_, kPatience);
     Ask(&pool);
     pool.Launched(pool.Place(), "stagecoach.AbC123");
     std::filesystem::remove(directory_ + "/asked");

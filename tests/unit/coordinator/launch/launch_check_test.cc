@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/host_limits.h"
+#include "common/base/host_info.h"
 #include "common/wire/host_report.h"
 #include "coordinator/launch/allocation.h"
-#include "coordinator/launch/launch_causes.h"
-#include "coordinator/launch/open_mpi.h"
+#include "coordinator/launch/launcher_backend.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -29,7 +28,7 @@ using ::testing::StartsWith;
 TEST(LauncherVersion, TellsOpenMpisMpirunFromOthers) {
   const testing::TempDir directory;
   LaunchPlan plan;
-  plan.backend = MakeOpenMpi({.mpirun = "", .arguments = {}, .rsh_agent = "", .srun = "", .networks = ""});
+  plan.backend = MakeOpenMpi({.program = ""});
   plan.launcher = directory.File("mpirun");
   const auto version = [&](const std::string& script) {
     std::ofstream(plan.launcher) << "#!/bin/sh\n" << script << "\n";

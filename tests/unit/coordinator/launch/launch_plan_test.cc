@@ -7,14 +7,15 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/launch/host_file.h"
-#include "coordinator/launch/launch_environment.h"
-#include "coordinator/launch/local_host.h"
+#include "coordinator/launch/host_networks.h"
 #include "coordinator/launch/program_output.h"
-#include "coordinator/launch/shell_words.h"
+#include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
@@ -32,13 +33,6 @@ std::vector<std::string> Arguments(const LaunchPlan& plan) {
 
 class LaunchPlanTest : public ::testing::Test {
  protected:
-  LaunchPlanTest() {
-    std::string name = ::testing::TempDir() + "launch_line.XXXXXX";
-    directory_ = mkdtemp(name.data());
-    std::filesystem::create_directories(directory_ + "/bin");
-  }
-  ~LaunchPlanTest() override { std::filesystem::remove_all(directory_); }
-
   std::string Program(const std::string& name) {
     const std::string path = directory_ + "/" + name;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -50,6 +44,7 @@ class LaunchPlanTest : public ::testing::Test {
     std::ofstream(directory_ + "/" + name) << text;
     return directory_ + "/" + name;
   }
+  // Of programs that are there.
   LaunchOptions Options() {
     LaunchOptions options;
     options.mpirun_path = Program("bin/mpirun");
@@ -58,17 +53,27 @@ class LaunchPlanTest : public ::testing::Test {
     return options;
   }
 
-  std::string directory_;
+  static LaunchPlan Resolved(const LaunchOptions& options) {
+    absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? *std::move(plan) : LaunchPlan();
+  }
+  static std::string Refusal(const LaunchOptions& options, absl::StatusCode code) {
+    const absl::Status status = ResolveLaunch(options).status();
+    EXPECT_EQ(status.code(), code);
+    return std::string(status.message());
+  }
+
+  const testing::TempDir temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(LaunchPlanTest, PutsOneHostOnSharedMemoryAloneWithAllFilesInPrivateDirectories) {
   LaunchOptions options = Options();
   options.stages = 3;
-  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
-  ASSERT_TRUE(plan.ok()) << plan.status();
   const std::string bin = directory_ + "/bin/";
   EXPECT_THAT(
-      Arguments(*plan),
+      Arguments(Resolved(options)),
       ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "0",
                   "--mca", "orte_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "ras", "^slurm,gridengine,tm,lsf",
                   "--mca", "plm", "isolated", "--mca", "orte_default_hostfile", "none", "--mca", "mpi_yield_when_idle",
@@ -83,11 +88,9 @@ TEST_F(LaunchPlanTest, FillsTheSlotsOfOtherHostsInOrderAndKeepsRankZeroHere) {
   options.stages = 4;
   options.hostfile =
       File("hosts", "# ours\nnode1.invalid slots=2\nlocalhost slots=1 # here\nnode2.invalid slots=4 model=/m.gguf\n");
-  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
-  ASSERT_TRUE(plan.ok()) << plan.status();
   const std::string bin = directory_ + "/bin/";
   EXPECT_THAT(
-      Arguments(*plan),
+      Arguments(Resolved(options)),
       ElementsAre(bin + "mpirun", "--bind-to", "none", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "0",
                   "--mca", "orte_tmpdir_base", "/t/stagecoach.aaaaaa", "--mca", "oob_tcp_keepalive_time", "5", "--mca",
                   "oob_tcp_keepalive_intvl", "2", "--mca", "oob_tcp_keepalive_probes", "3", "--mca",
@@ -108,31 +111,28 @@ TEST_F(LaunchPlanTest, IsTheSameForAListOfHostsAsForTheirFile) {
   list.hosts = "node1.invalid:2,localhost,node2.invalid:4";
   for (const int stages : {0, 3, 7}) {
     file.stages = list.stages = stages;
-    const absl::StatusOr<std::string> line = DescribeLaunch(list);
-    ASSERT_TRUE(line.ok()) << line.status();
-    EXPECT_EQ(*line, DescribeLaunch(file).value());
-    EXPECT_THAT(*line, HasSubstr("-n 2 --host node1.invalid:2 "));
+    const std::string line = DescribeLaunch(list).value();
+    EXPECT_EQ(line, DescribeLaunch(file).value());
+    EXPECT_THAT(line, HasSubstr("-n 2 --host node1.invalid:2 "));
   }
 }
 
 TEST_F(LaunchPlanTest, TakesAHostFileThatNamesOnlyThisHostAsLocalStages) {
   LaunchOptions options = Options();
   options.hostfile = File("hosts", "localhost slots=3\n");
-  const absl::StatusOr<std::string> line = DescribeLaunch(options);
-  ASSERT_TRUE(line.ok()) << line.status();
-  EXPECT_THAT(*line, HasSubstr(absl::StrCat(" : -n 3 ", directory_, "/bin/stage_worker")));
-  EXPECT_THAT(*line, HasSubstr("--mca btl vader,self "));
-  EXPECT_THAT(*line, Not(HasSubstr("--host")));
+  const std::string line = DescribeLaunch(options).value();
+  EXPECT_THAT(line, HasSubstr(absl::StrCat(" : -n 3 ", directory_, "/bin/stage_worker")));
+  EXPECT_THAT(line, HasSubstr("--mca btl vader,self "));
+  EXPECT_THAT(line, Not(HasSubstr("--host")));
 }
 
 TEST_F(LaunchPlanTest, LetsTheUsersOwnSettingsReplaceOurs) {
   LaunchOptions options = Options();
   options.launcher_args = "--bind-to core --mca pml ucx -x 'NAME=two words'";
-  const absl::StatusOr<std::string> line = DescribeLaunch(options);
-  ASSERT_TRUE(line.ok()) << line.status();
-  EXPECT_THAT(*line, HasSubstr(" --bind-to core --mca pml ucx -x 'NAME=two words' -n 1 "));
-  EXPECT_THAT(*line, Not(HasSubstr("--bind-to none")));
-  EXPECT_THAT(*line, Not(HasSubstr("ob1")));
+  const std::string line = DescribeLaunch(options).value();
+  EXPECT_THAT(line, HasSubstr(" --bind-to core --mca pml ucx -x 'NAME=two words' -n 1 "));
+  EXPECT_THAT(line, Not(HasSubstr("--bind-to none")));
+  EXPECT_THAT(line, Not(HasSubstr("ob1")));
 }
 
 TEST_F(LaunchPlanTest, TellsOpenMpiTheNetworksThatWereFoundBeforeTheLaunch) {
@@ -201,84 +201,57 @@ TEST_F(LaunchPlanTest, SeeksTheStageWorkerBesideTheCoordinatorAndThenInItsSister
   LaunchOptions options = Options();
   options.coordinator_path = Program("build/coordinator/coordinator");
   options.stage_worker_path.clear();
-  absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
-  EXPECT_EQ(plan.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(plan.status().message()), HasSubstr(directory_ + "/build/coordinator/stage_worker, "));
-  EXPECT_THAT(std::string(plan.status().message()), HasSubstr(directory_ + "/build/stage_worker/stage_worker"));
-
-  const std::string sister = Program("build/stage_worker/stage_worker");
-  plan = ResolveLaunch(options);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->programs.stage_worker, sister);
-
-  const std::string beside = Program("build/coordinator/stage_worker");
-  plan = ResolveLaunch(options);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->programs.stage_worker, beside);
+  EXPECT_THAT(Refusal(options, absl::StatusCode::kNotFound),
+              AllOf(HasSubstr(directory_ + "/build/coordinator/stage_worker, "),
+                    HasSubstr(directory_ + "/build/stage_worker/stage_worker")));
+  for (const char* place : {"build/stage_worker/stage_worker", "build/coordinator/stage_worker"}) {
+    const std::string found = Program(place);
+    EXPECT_EQ(Resolved(options).programs.stage_worker, found);
+  }
 }
 
 TEST_F(LaunchPlanTest, NamesWhatIsMissingOrWrong) {
-  LaunchOptions options = Options();
-  options.mpirun_path = "no-such-mpirun";
-  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()), HasSubstr("no 'no-such-mpirun' in PATH"));
-
-  options = Options();
-  options.stage_worker_path = "/nowhere/stage_worker";
-  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()), HasSubstr("tried /nowhere/stage_worker"));
-
-  options = Options();
-  options.hostfile = directory_ + "/absent";
-  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kNotFound);
-
-  options = Options();
-  options.hostfile = File("hosts", "localhost slots=2\n");
-  options.stages = 3;
-  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()), HasSubstr("3 stages need 3 slots"));
-
-  options = Options();
-  options.hosts = "localhost,localhost";
-  options.stages = 3;
-  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()),
+  const auto refusal = [&](absl::StatusCode code, const std::function<void(LaunchOptions*)>& change) {
+    LaunchOptions options = Options();
+    change(&options);
+    return Refusal(options, code);
+  };
+  const auto not_found = absl::StatusCode::kNotFound, invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(refusal(not_found, [](LaunchOptions* o) { o->mpirun_path = "no-such-mpirun"; }),
+              HasSubstr("no 'no-such-mpirun' in PATH"));
+  EXPECT_THAT(refusal(not_found, [](LaunchOptions* o) { o->stage_worker_path = "/nowhere/stage_worker"; }),
+              HasSubstr("tried /nowhere/stage_worker"));
+  refusal(not_found, [&](LaunchOptions* o) { o->hostfile = directory_ + "/absent"; });
+  const std::string hosts = File("hosts", "localhost slots=2\n");
+  EXPECT_THAT(refusal(invalid, [&](LaunchOptions* o) { o->hostfile = hosts, o->stages = 3; }),
+              HasSubstr("3 stages need 3 slots"));
+  EXPECT_THAT(refusal(invalid, [](LaunchOptions* o) { o->hosts = "localhost,localhost", o->stages = 3; }),
               HasSubstr("3 stages need 3 slots, but the list of `hosts` has 2"));
-  options.hostfile = File("hosts", "localhost slots=2\n");
-  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kInvalidArgument);
-
-  options = Options();
-  options.stages = -1;
-  EXPECT_EQ(ResolveLaunch(options).status().code(), absl::StatusCode::kInvalidArgument);
-
-  options = Options();
-  options.launcher_args = "--x 'open";
-  EXPECT_THAT(std::string(ResolveLaunch(options).status().message()),
+  refusal(invalid, [&](LaunchOptions* o) { o->hosts = "localhost,localhost", o->hostfile = hosts; });
+  refusal(invalid, [](LaunchOptions* o) { o->stages = -1; });
+  EXPECT_THAT(refusal(invalid, [](LaunchOptions* o) { o->launcher_args = "--x 'open"; }),
               HasSubstr("`launcher_args`: the quote ' is not closed"));
 }
 
 TEST(HostFile, ReadsNamesSlotsAndComments) {
-  const absl::StatusOr<std::vector<HostSlots>> hosts =
-      ParseHostFile("h", "# all\n\n node1 \t slots=2 max_slots=4\r\nnode-2.example # one\nnode1 slots=1");
-  ASSERT_TRUE(hosts.ok()) << hosts.status();
-  EXPECT_THAT(*hosts, ElementsAre(HostSlots{.name = "node1", .slots = 2}, HostSlots{.name = "node-2.example"},
-                                  HostSlots{.name = "node1"}));
+  EXPECT_THAT(
+      ParseHostFile("h", "# all\n\n node1 \t slots=2 max_slots=4\r\nnode-2.example # one\nnode1 slots=1").value(),
+      ElementsAre(HostSlots{.name = "node1", .slots = 2}, HostSlots{.name = "node-2.example"},
+                  HostSlots{.name = "node1"}));
 }
 
 TEST(HostFile, IsReadAsOpenMpiReadsIt) {
-  const absl::StatusOr<std::vector<HostSlots>> hosts =
+  EXPECT_THAT(
       ParseHostFile("h",
                     "\xEF\xBB\xBFnode1 slots = 2\r\nnode2 slots= 3 max-slots =4 // two\r\nnode3 count=2\nnode4 cpu=5 "
-                    "slots_max=5\n// all\nnode5 model = /a//m.gguf spare\r\n192.0.2.7\n");
-  ASSERT_TRUE(hosts.ok()) << hosts.status();
-  EXPECT_THAT(*hosts,
-              ElementsAre(HostSlots{"node1", 2}, HostSlots{"node2", 3}, HostSlots{"node3", 2}, HostSlots{"node4", 5},
-                          HostSlots{"node5", 1, true, "/a//m.gguf"}, HostSlots{"192.0.2.7"}));
+                    "slots_max=5\n// all\nnode5 model = /a//m.gguf spare\r\n192.0.2.7\n")
+          .value(),
+      ElementsAre(HostSlots{"node1", 2}, HostSlots{"node2", 3}, HostSlots{"node3", 2}, HostSlots{"node4", 5},
+                  HostSlots{"node5", 1, true, "/a//m.gguf"}, HostSlots{"192.0.2.7"}));
 }
 
 TEST(HostFile, KnowsSpareHostsAndWhereAHostHasTheModel) {
-  const absl::StatusOr<std::vector<HostSlots>> hosts =
-      ParseHostFile("h", "node1 model=/scratch/m.gguf slots=2\nnode2 spare slots=3 model=/m.gguf");
-  ASSERT_TRUE(hosts.ok()) << hosts.status();
-  EXPECT_THAT(*hosts,
+  EXPECT_THAT(ParseHostFile("h", "node1 model=/scratch/m.gguf slots=2\nnode2 spare slots=3 model=/m.gguf").value(),
               ElementsAre(HostSlots{"node1", 2, false, "/scratch/m.gguf"}, HostSlots{"node2", 3, true, "/m.gguf"}));
 }
 
@@ -319,10 +292,9 @@ TEST(HostFile, NamesFileAndLineOfEveryMistake) {
 }
 
 TEST(HostList, ReadsNamesAndSlots) {
-  const absl::StatusOr<std::vector<HostSlots>> hosts = ParseHostList("node1:2,node-2.example,node1");
-  ASSERT_TRUE(hosts.ok()) << hosts.status();
-  EXPECT_THAT(*hosts, ElementsAre(HostSlots{.name = "node1", .slots = 2}, HostSlots{.name = "node-2.example"},
-                                  HostSlots{.name = "node1"}));
+  EXPECT_THAT(ParseHostList("node1:2,node-2.example,node1").value(),
+              ElementsAre(HostSlots{.name = "node1", .slots = 2}, HostSlots{.name = "node-2.example"},
+                          HostSlots{.name = "node1"}));
 }
 
 TEST(HostList, NamesThePartThatIsWrong) {

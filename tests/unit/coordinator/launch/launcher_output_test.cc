@@ -5,8 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/launch/open_mpi.h"
-#include "coordinator/launch/slurm.h"
 
 namespace stagecoach {
 namespace {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/launch/open_mpi.h"
+#include "coordinator/launch/launcher_backend.h"
 
 namespace stagecoach {
 namespace {
@@ -43,7 +43,7 @@ bool ForbidCloseRange() {
 [[noreturn]] void RunFront(const std::string& mpirun, const std::string& report) {
   if (!ForbidCloseRange()) _exit(kNotPermitted);
   LaunchPlan plan;
-  plan.backend = MakeOpenMpi({.mpirun = mpirun, .arguments = {}, .rsh_agent = "", .srun = "", .networks = ""});
+  plan.backend = MakeOpenMpi({.program = mpirun});
   plan.programs = {"/bin/true", "/bin/true"};
   const auto launcher = Launcher::Start(plan, {.hosts = {{"localhost", 1, true}}});
   if (!launcher.ok()) _exit(1);

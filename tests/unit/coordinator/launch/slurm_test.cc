@@ -1,5 +1,3 @@
-#include "coordinator/launch/slurm.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,11 +8,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/launch/allocation.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/launcher.h"
+#include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
@@ -36,8 +35,6 @@ TEST(SlurmTasks, AreReadInSlurmsForm) {
 class SlurmTest : public ::testing::Test {
  protected:
   SlurmTest() {
-    std::string name = ::testing::TempDir() + "slurm.XXXXXX";
-    directory_ = mkdtemp(name.data());
     Program("srun", "echo 'MPI plugin types are...'\nprintf '\\tnone\\n\\tpmix\\n'");
     Program("scontrol", "[ \"$*\" = 'show hostnames n[1-2]' ] && printf 'n1\\nn2.invalid\\n'");
     Program("mpirun", ":");
@@ -52,7 +49,6 @@ class SlurmTest : public ::testing::Test {
   ~SlurmTest() override {
     for (const std::string& name : set_) unsetenv(name.c_str());
     setenv("PATH", path_.c_str(), 1);
-    std::filesystem::remove_all(directory_);
   }
   void Program(const std::string& name, const std::string& script) {
     std::ofstream(directory_ + "/" + name) << "#!/bin/sh\n" << script << "\n";
@@ -68,34 +64,38 @@ class SlurmTest : public ::testing::Test {
     EXPECT_TRUE(plan.backend->WriteFiles(placement, {directory_, "/dev/shm/stagecoach.aaaaaa"}).ok());
     return Contents("hosts");
   }
-  std::string Contents(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(directory_ + "/" + name).rdbuf();
-    return text.str();
-  }
+  std::string Contents(const std::string& name) const { return testing::ReadFileOrDie(directory_ + "/" + name); }
 
-  std::string directory_, path_;
+  LaunchPlan Resolved() const {
+    absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? *std::move(plan) : LaunchPlan();
+  }
+  std::string Refusal() const { return std::string(ResolveLaunch(options_).status().message()); }
+
+  const testing::TempDir temporary_;
+  const std::string directory_ = temporary_.path();
+  std::string path_;
   std::vector<std::string> set_;
   LaunchOptions options_;
 };
 
 TEST_F(SlurmTest, AnAllocationsNodesAreTheHostsAndSrunStartsTheRanks) {
-  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_STREQ(plan->backend->name(), "srun");
-  EXPECT_EQ(plan->stages, 2);  // no tasks were asked for: one stage a node
-  const Placement placement = PlaceStages(plan->hosts, plan->stages, {});
+  const LaunchPlan plan = Resolved();
+  EXPECT_STREQ(plan.backend->name(), "srun");
+  EXPECT_EQ(plan.stages, 2);  // no tasks were asked for: one stage a node
+  const Placement placement = PlaceStages(plan.hosts, plan.stages, {});
   const LaunchPlaces places = {directory_, "/dev/shm/stagecoach.aaaaaa"};
-  const std::vector<std::string> line = plan->backend->Arguments(plan->programs, placement, places);
+  const std::vector<std::string> line = plan.backend->Arguments(plan.programs, placement, places);
   EXPECT_THAT(line, Contains("--mpi=pmix"));
   EXPECT_THAT(line, Contains("--ntasks=3"));
   EXPECT_THAT(line, Contains("--export=ALL"));
   EXPECT_THAT(line.back(), HasSubstr("case $SLURM_PROCID in 0) exec "));
   EXPECT_THAT(line.back(), HasSubstr(";; 1) exec "));
   EXPECT_THAT(line.back(), HasSubstr(";; 2) exec "));
-  EXPECT_EQ(HostsFile(*plan, placement), "n1\nn1\nn2.invalid\n");
+  EXPECT_EQ(HostsFile(plan, placement), "n1\nn1\nn2.invalid\n");
   std::vector<std::string> environment;
-  plan->backend->SetEnvironment(placement, places, &environment);
+  plan.backend->SetEnvironment(placement, places, &environment);
   EXPECT_THAT(environment, Contains("SLURM_HOSTFILE=" + directory_ + "/hosts"));
   EXPECT_THAT(environment, Contains("OMPI_MCA_btl_vader_backing_directory=/dev/shm/stagecoach.aaaaaa"));
 }
@@ -106,53 +106,49 @@ TEST_F(SlurmTest, WithoutANameOfItsOwnThisNodeHasTheOneOfTheHost) {
   char name[256] = {};
   ASSERT_EQ(gethostname(name, sizeof(name) - 1), 0);
   Program("scontrol", "printf '%s\\nn2.invalid\\n' " + std::string(name));
-  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(HostsFile(*plan, PlaceStages(plan->hosts, 2, {})), absl::StrCat(name, "\n", name, "\nn2.invalid\n"));
+  const LaunchPlan plan = Resolved();
+  EXPECT_EQ(HostsFile(plan, PlaceStages(plan.hosts, 2, {})), absl::StrCat(name, "\n", name, "\nn2.invalid\n"));
   const std::string short_name = std::string(name).substr(0, std::string(name).find('.'));
-  EXPECT_EQ(HostsFile(*plan, {.hosts = {{"localhost", 1, true}}}), absl::StrCat(short_name, "\n", short_name, "\n"));
+  EXPECT_EQ(HostsFile(plan, {.hosts = {{"localhost", 1, true}}}), absl::StrCat(short_name, "\n", short_name, "\n"));
 }
 
 TEST_F(SlurmTest, AnAllocationOfThisNodeAloneIsAskedNothing) {
   Set("SLURM_JOB_NODELIST", "n1");
   Program("scontrol", "echo 'not in this container'; exit 127");
   options_.stages = 3;
-  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_TRUE(plan->AllHere());
-  EXPECT_EQ(plan->stages, 3);
+  const LaunchPlan plan = Resolved();
+  EXPECT_TRUE(plan.AllHere());
+  EXPECT_EQ(plan.stages, 3);
 }
 
 TEST_F(SlurmTest, TasksOfAnAllocationOfThisNodeAloneAreItsSlots) {
   Set("SLURM_JOB_NODELIST", "n1");
   Set("SLURM_NTASKS", "3");
   Set("SLURM_TASKS_PER_NODE", "3");
-  EXPECT_EQ(ResolveLaunch(options_)->stages, 3);
-  EXPECT_TRUE(ResolveLaunch(options_)->AllHere());
+  EXPECT_EQ(Resolved().stages, 3);
+  EXPECT_TRUE(Resolved().AllHere());
   options_.stages = 2;
-  EXPECT_EQ(ResolveLaunch(options_)->stages, 2);
+  EXPECT_EQ(Resolved().stages, 2);
   options_.stages = 4;
-  EXPECT_THAT(std::string(ResolveLaunch(options_).status().message()),
-              HasSubstr("4 stages need 4 slots, but the Slurm allocation has 3"));
+  EXPECT_THAT(Refusal(), HasSubstr("4 stages need 4 slots, but the Slurm allocation has 3"));
   Set("SLURM_STEP_ID", "0");  // a shell by `srun --pty --ntasks=1` in a larger allocation
   Set("SLURM_NTASKS", "1");
   Set("SLURM_TASKS_PER_NODE", "1");
-  EXPECT_EQ(ResolveLaunch(options_)->stages, 4);
+  EXPECT_EQ(Resolved().stages, 4);
 }
 
 TEST_F(SlurmTest, AVariableThatIsLeftOverIsNamed) {
   unsetenv("SLURM_JOB_NODELIST");
-  EXPECT_THAT(std::string(ResolveLaunch(options_).status().message()), HasSubstr("unset SLURM_JOB_ID"));
+  EXPECT_THAT(Refusal(), HasSubstr("unset SLURM_JOB_ID"));
   Set("SLURM_JOB_NODELIST", "n[1-2]");
   Program("scontrol", "exit 1");
-  EXPECT_THAT(std::string(ResolveLaunch(options_).status().message()), HasSubstr("unset SLURM_JOB_ID"));
+  EXPECT_THAT(Refusal(), HasSubstr("unset SLURM_JOB_ID"));
 }
 
 TEST_F(SlurmTest, TasksThatWereAskedForAreTheSlots) {
   Set("SLURM_NTASKS_PER_NODE", "2");
-  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->stages, 4);
+  const LaunchPlan plan = Resolved();
+  EXPECT_EQ(plan.stages, 4);
 }
 
 // Its ranks are children of Slurm's, and not of srun.
@@ -162,12 +158,11 @@ TEST_F(SlurmTest, RanksOnThisHostAreClearedByTheirName) {
   Program("stage_worker",
           "echo \"$*\" >'" + directory_ + "/new' && mv '" + directory_ + "/new' '" + directory_ + "/asked'");
   options_.stage_worker_path = directory_ + "/stage_worker";
-  const absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options_);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const Placement placement = PlaceStages(plan->hosts, plan->stages, {});
+  const LaunchPlan plan = Resolved();
+  const Placement placement = PlaceStages(plan.hosts, plan.stages, {});
   std::string name;
   {
-    const absl::StatusOr<std::unique_ptr<Launcher>> launcher = Launcher::Start(*plan, placement);
+    const absl::StatusOr<std::unique_ptr<Launcher>> launcher = Launcher::Start(plan, placement);
     ASSERT_TRUE(launcher.ok()) << launcher.status();
     EXPECT_FALSE(std::filesystem::exists(directory_ + "/asked"));
     name = (*launcher)->name();
@@ -178,7 +173,7 @@ TEST_F(SlurmTest, RanksOnThisHostAreClearedByTheirName) {
   std::filesystem::remove(directory_ + "/asked");
   const pid_t front = fork();
   if (front == 0) {
-    const auto launcher = Launcher::Start(*plan, placement);
+    const auto launcher = Launcher::Start(plan, placement);
     kill(getpid(), SIGKILL);
   }
   waitpid(front, nullptr, 0);
@@ -188,21 +183,20 @@ TEST_F(SlurmTest, RanksOnThisHostAreClearedByTheirName) {
 
 TEST_F(SlurmTest, MpirunIsTakenWhereSrunHasNoPmixOrTheUserSaysSo) {
   options_.launcher = LauncherKind::kMpirun;
-  EXPECT_STREQ(ResolveLaunch(options_)->backend->name(), "mpirun");
+  EXPECT_STREQ(Resolved().backend->name(), "mpirun");
   options_.launcher = LauncherKind::kAuto;
   Program("srun", "echo none");
-  EXPECT_STREQ(ResolveLaunch(options_)->backend->name(), "mpirun");
+  EXPECT_STREQ(Resolved().backend->name(), "mpirun");
 }
 
 TEST_F(SlurmTest, SaysWhereToStartTheCoordinatorWhenThisHostIsNotInTheAllocation) {
   Set("SLURMD_NODENAME", "login");
   Program("scontrol", "printf 'n1.invalid\\nn2.invalid\\n'");
-  const absl::Status status = ResolveLaunch(options_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("this host is none of the Slurm allocation's (n[1-2])"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(ResolveLaunch(options_).status()));
+  EXPECT_THAT(Refusal(), HasSubstr("this host is none of the Slurm allocation's (n[1-2])"));
   unsetenv("SLURM_JOB_ID");
   options_.launcher = LauncherKind::kSrun;
-  EXPECT_THAT(std::string(ResolveLaunch(options_).status().message()), HasSubstr("this is no Slurm allocation"));
+  EXPECT_THAT(Refusal(), HasSubstr("this is no Slurm allocation"));
 }
 
 }  // namespace

@@ -6,10 +6,9 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "coordinator/plan/assumed_facts.h"
-#include "coordinator/plan/extrapolation.h"
 #include "coordinator/plan/plan_advice.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,6 +21,17 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// The same without a plan.
+absl::StatusOr<JobPlan> Unmeasured(const ClusterQuestion& question) {
+  return PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{});
+}
+
+std::string RefusalOf(const ClusterQuestion& question, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  const absl::Status status = PlanCluster(question).status();
+  EXPECT_EQ(status.code(), code) << status;
+  return std::string(status.message());
+}
 
 TEST(ClusterPlan, OneStageHasNoBubble) {
   const ClusterPlan plan = Plan(Question(1));
@@ -98,15 +108,16 @@ TEST(ClusterPlan, TheFirstTokenOfAnAnswerIsThePromptsAndNoStepOfDecoding) {
   EXPECT_NEAR(plan.output_tokens_per_s, plan.prefill.tokens_per_s / 512, 1e-9 * plan.prefill.tokens_per_s);
 }
 
+void Slow(double factor, HostFacts* host) {
+  HostSpeed& speed = host->speeds[0];
+  for (double* rate : {&speed.read_gbps, &speed.int8_gops, &speed.f32_gops}) *rate /= factor;
+}
+
 TEST(ClusterPlan, TheSlowHostGetsFewerLayers) {
   ClusterQuestion question = Question(2);
-  const auto first = [&] { return Plan(question).job.stages[0].last_layer(); };
-  const int64_t even = first();
-  for (double* speed : {&question.profile.hosts[0].speeds[0].read_gbps, &question.profile.hosts[0].speeds[0].int8_gops,
-                        &question.profile.hosts[0].speeds[0].f32_gops}) {
-    *speed /= 3;
-  }
-  EXPECT_LT(first(), even);
+  const int64_t even = Plan(question).job.stages[0].last_layer();
+  Slow(3, &question.profile.hosts[0]);
+  EXPECT_LT(Plan(question).job.stages[0].last_layer(), even);
 }
 
 TEST(ClusterPlan, AJobWithoutAPlanSplitsTheLayersAsThePlanWould) {
@@ -119,8 +130,7 @@ TEST(ClusterPlan, AJobWithoutAPlanSplitsTheLayersAsThePlanWould) {
     }
     question.job.set_prefill_chunk(512);
     const ClusterPlan plan = Plan(question);
-    const auto job =
-        PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{});
+    const auto job = Unmeasured(question);
     ASSERT_TRUE(job.ok()) << job.status();
     for (size_t s = 0; s < cores.size(); ++s) {
       EXPECT_EQ(job->stages[s].first_layer(), plan.job.stages[s].first_layer()) << cores.size();
@@ -138,11 +148,9 @@ TEST(ClusterPlan, WhatWillRunIsSplitAsIfNothingWereMeasured) {
     speed.int8_gops *= 4;
   }
   const int64_t fastest_takes = Plan(question).job.stages[0].last_layer();
-  const auto unmeasured =
-      PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{});
-  ASSERT_TRUE(unmeasured.ok()) << unmeasured.status();
+  const auto unmeasured = Unmeasured(question).value();
   ASSERT_EQ(SplitAsRun(&question), absl::OkStatus());
-  EXPECT_EQ(Plan(question).job.stages[0].last_layer(), unmeasured->stages[0].last_layer());
+  EXPECT_EQ(Plan(question).job.stages[0].last_layer(), unmeasured.stages[0].last_layer());
   EXPECT_LT(Plan(question).job.stages[0].last_layer(), fastest_takes);
 
   question.job.clear_layer_split();
@@ -199,29 +207,23 @@ TEST(ClusterPlan, AShortContextIsNoReasonToRefuseAJob) {
   question.job.set_prefill_chunk(512);
   for (const int64_t context : {1, 2, 100, 4096}) {
     question.job.set_context(context);
-    const auto job =
-        PlanJobUnmeasured(question.job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{});
+    const auto job = Unmeasured(question);
     EXPECT_TRUE(job.ok()) << context << ": " << job.status();
   }
 }
 
 TEST(ClusterPlan, AJobOfNoRowsIsRefusedByItsField) {
-  const ClusterQuestion question = Question(2);
-  const auto refusal = [&](pb::ConfigureJob job) {
-    const absl::Status status =
-        PlanJobUnmeasured(job, HellosOf(question.profile, question.stage_hosts), question.model, JobEpoch{}).status();
+  for (const auto& [change, message] : std::vector<std::pair<std::function<void(pb::ConfigureJob*)>, const char*>>{
+           {[](pb::ConfigureJob* job) { job->set_max_num_batched_tokens(0); }, "`max_num_batched_tokens` is 0"},
+           {[](pb::ConfigureJob* job) { job->set_max_num_batched_tokens(-1); }, "`max_num_batched_tokens` is -1"},
+           {[](pb::ConfigureJob* job) { job->set_max_num_seqs(0); }, "`max_num_seqs` is 0"}}) {
+    ClusterQuestion question = Question(2);
+    question.job.set_prefill_chunk(512);
+    change(&question.job);
+    const absl::Status status = Unmeasured(question).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    return std::string(status.message());
-  };
-  pb::ConfigureJob job = question.job;
-  job.set_prefill_chunk(512);
-  job.set_max_num_batched_tokens(0);
-  EXPECT_THAT(refusal(job), HasSubstr("`max_num_batched_tokens` is 0"));
-  job.set_max_num_batched_tokens(-1);
-  EXPECT_THAT(refusal(job), HasSubstr("`max_num_batched_tokens` is -1"));
-  job.set_max_num_batched_tokens(512);
-  job.set_max_num_seqs(0);
-  EXPECT_THAT(refusal(job), HasSubstr("`max_num_seqs` is 0"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
 }
 
 // The split is the best there is, by the very costs that the prediction is made of.
@@ -300,38 +302,37 @@ TEST(ClusterPlan, MoreMemoryIsNeverInfeasibleAndNeverHoldsFewer) {
 TEST(ClusterPlan, ALinkThatIsNotKnownIsNamed) {
   ClusterQuestion question = Question(2);
   question.profile.default_link.reset();
-  const absl::Status status = PlanCluster(question).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the link from n0 to n1"));
+  EXPECT_THAT(RefusalOf(question), HasSubstr("the link from n0 to n1"));
   question = Question(2);
   question.profile.hosts[1].speeds.clear();
-  EXPECT_THAT(std::string(PlanCluster(question).status().message()), HasSubstr("speed of host n1"));
+  EXPECT_THAT(RefusalOf(question), HasSubstr("speed of host n1"));
 }
 
 TEST(ClusterPlan, RequestsThatDoNotFitTheContextAreRefused) {
   ClusterQuestion question = Question(1);
   question.job.set_context(600);
-  EXPECT_THAT(std::string(PlanCluster(question).status().message()),
-              AllOf(HasSubstr("640 tokens"), HasSubstr("context is 600")));
+  EXPECT_THAT(RefusalOf(question), AllOf(HasSubstr("640 tokens"), HasSubstr("context is 600")));
 }
 
 TEST(ClusterPlan, ARequestThatTheKvCacheDoesNotHoldIsRefused) {
   ClusterQuestion question = Question(1);
   question.job.set_kv_cache_bytes(uint64_t{28} * 4096 * 32 * 4);  // of 28 layers 4 blocks of 32 tokens
-  const absl::Status status = PlanCluster(question).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(
-      std::string(status.message()),
+      RefusalOf(question, absl::StatusCode::kResourceExhausted),
       AllOf(HasSubstr("room for 128 tokens"), HasSubstr("512 prompt and 128 output"), HasSubstr("kv_cache_bytes")));
   question.load = {.prompt_tokens = 100, .output_tokens = 28};
   EXPECT_EQ(Plan(question).sequences, 1);
 }
 
+ProbedModel ProbedModelOf(const ClusterQuestion& question) {
+  const FileFingerprint fingerprint = question.model->file->fingerprints().front();
+  return {.file_bytes = fingerprint.size_bytes, .header_hash = fingerprint.header_hash};
+}
+
 TEST(ClusterPlan, StepsOfAnotherModelAreNotTaken) {
   ClusterQuestion question = Question(1);
   question.profile.hosts[0].steps = {{.rows = 1, .sequences = 1, .threads = 4, .layer_us = 1e6}};
-  const FileFingerprint fingerprint = question.model->file->fingerprints().front();
-  question.profile.model = ProbedModel{.file_bytes = fingerprint.size_bytes, .header_hash = fingerprint.header_hash};
+  question.profile.model = ProbedModelOf(question);
   EXPECT_TRUE(Plan(question).measured);
   EXPECT_GT(Plan(question).decode.itl_s, 28);
   question.profile.model->header_hash ^= 1;
@@ -345,10 +346,9 @@ void Measure(ClusterQuestion* question) {
     host.steps = {{.rows = 8, .sequences = 8, .context = 50, .threads = 4, .layer_us = 1000},
                   {.rows = 8, .sequences = 8, .context = 550, .threads = 4, .layer_us = 5000}};
   }
-  const FileFingerprint fingerprint = question->model->file->fingerprints().front();
   question->profile.measured_at = "now";
-  question->profile.model = ProbedModel{
-      .file_bytes = fingerprint.size_bytes, .header_hash = fingerprint.header_hash, .layer = 0, .kv_type = "f16"};
+  question->profile.model = ProbedModelOf(*question);
+  question->profile.model->kv_type = "f16";
 }
 
 TEST(ClusterPlan, WhatContextCostsGoesWithTheTypeOfKAndV) {
@@ -399,9 +399,9 @@ TEST(PlanExtrapolation, SaysWhatIsMadeOfOtherCases) {
               ElementsAre(HasSubstr("at most 550 tokens of context, here are 20064")));
 }
 
-std::map<PlanChange, double> ByChange(const PlanAdvice& advice) {
+std::map<PlanChange, double> ByChange(const ClusterQuestion& question) {
   std::map<PlanChange, double> rates;
-  for (const PlanAlternative& alternative : advice.alternatives) {
+  for (const PlanAlternative& alternative : AdviceFor(question, Plan(question)).alternatives) {
     rates[alternative.change] = alternative.output_tokens_per_s;
   }
   return rates;
@@ -460,7 +460,7 @@ TEST(PlanAdvice, OneStageOverAHostIsComparedWithSeveralOnIt) {
   ClusterQuestion question = Question(1);
   question.stage_hosts = {0, 0};
   const ClusterPlan plan = Plan(question);
-  const auto rates = ByChange(AdviceFor(question, plan));
+  const auto rates = ByChange(question);
   ASSERT_TRUE(rates.contains(PlanChange::kOneStageAHost));
   EXPECT_GE(rates.at(PlanChange::kOneStageAHost), plan.output_tokens_per_s);
   EXPECT_FALSE(rates.contains(PlanChange::kFasterLinks)) << "there is one host";
@@ -490,12 +490,12 @@ TEST(PlanAdvice, ASplitByHandIsNoMeritOfOtherChanges) {
   question.job.add_layer_split(27);
   const ClusterPlan plan = Plan(question);
   EXPECT_EQ(AdviceFor(question, plan).alternatives.front().change, PlanChange::kBestSplit);
-  const auto rates = ByChange(AdviceFor(question, plan));
+  const auto rates = ByChange(question);
   ASSERT_TRUE(rates.contains(PlanChange::kBestSplit));
   EXPECT_GT(rates.at(PlanChange::kBestSplit), 1.05 * plan.output_tokens_per_s);
   EXPECT_LT(rates.at(PlanChange::kFasterLinks), 1.01 * plan.output_tokens_per_s);
   question.job.clear_layer_split();
-  EXPECT_FALSE(ByChange(AdviceFor(question, Plan(question))).contains(PlanChange::kBestSplit));
+  EXPECT_FALSE(ByChange(question).contains(PlanChange::kBestSplit));
 }
 
 TEST(PlanAdvice, MemoryThatKeepsLayersFromTheFasterHostIsNamed) {
@@ -503,25 +503,74 @@ TEST(PlanAdvice, MemoryThatKeepsLayersFromTheFasterHostIsNamed) {
   question.job.set_max_num_seqs(1);
   question.load = {.prompt_tokens = 32, .output_tokens = 16};
   question.profile.hosts[0].available_bytes = 400 * kMiB;
-  HostSpeed& slow = question.profile.hosts[1].speeds[0];
-  for (double* rate : {&slow.read_gbps, &slow.int8_gops, &slow.f32_gops}) *rate /= 8;
+  Slow(8, &question.profile.hosts[1]);
   const ClusterPlan plan = Plan(question);
   ASSERT_EQ(plan.sequences, 1);
-  const auto rates = ByChange(AdviceFor(question, plan));
+  const auto rates = ByChange(question);
   ASSERT_TRUE(rates.contains(PlanChange::kMoreMemory));
   EXPECT_GT(rates.at(PlanChange::kMoreMemory), 1.2 * plan.output_tokens_per_s);
 }
 
 TEST(PlanAdvice, MemoryIsNamedOnlyWhereItKeepsSequencesOut) {
   ClusterQuestion question = Question(1);
-  EXPECT_FALSE(ByChange(AdviceFor(question, Plan(question))).contains(PlanChange::kMoreMemory));
+  EXPECT_FALSE(ByChange(question).contains(PlanChange::kMoreMemory));
   question.job.set_max_num_seqs(256);
   question.profile.hosts[0].available_bytes = 3 * kGiB;
   const ClusterPlan plan = Plan(question);
   EXPECT_LT(plan.sequences, 256);
-  const auto rates = ByChange(AdviceFor(question, plan));
+  const auto rates = ByChange(question);
   ASSERT_TRUE(rates.contains(PlanChange::kMoreMemory));
   EXPECT_GT(rates.at(PlanChange::kMoreMemory), plan.output_tokens_per_s);
+}
+
+// --- models whose rows read only the experts that they choose --------------------------------------------------------
+
+// On four large hosts that compute far faster than they read.
+ClusterQuestion ReadingQuestion(const std::string& model, int32_t sequences) {
+  ClusterQuestion question = Question(4, model);
+  for (HostFacts& host : question.profile.hosts) {
+    host.available_bytes = 512 * kGiB;
+    for (HostSpeed& speed : host.speeds) speed.int8_gops *= 100, speed.f32_gops *= 100;
+  }
+  question.job.set_max_num_seqs(sequences);
+  question.load = {.prompt_tokens = 64, .output_tokens = 64};
+  return question;
+}
+
+// What groups gain over one, 16 sequences.
+double GainOfGroups(const std::string& model) {
+  ClusterQuestion question = ReadingQuestion(model, 16);
+  const double free_s = Plan(question).decode.itl_s;
+  question.job.set_decode_groups(1);
+  return Plan(question).decode.itl_s / free_s;
+}
+
+TEST(ClusterPlan, FewRowsOfExpertsAreWorthAGroupOfTheirOwn) {
+  EXPECT_LT(GainOfGroups("qwen3-32b/q4_k_m"), 1.2) << "every group reads all weights";
+  EXPECT_GT(GainOfGroups("qwen3-30b-a3b/q4_k_m"), 1.9);
+  EXPECT_GT(GainOfGroups("kimi-k2:layers=16/q4_k_m"), 2.2);
+}
+
+TEST(ClusterPlan, StagesWithDenseLeadsGetMoreLayers) {
+  // 16 rows of a group read far more experts than a dense layer has weights.
+  const ClusterPlan plan = Plan(ReadingQuestion("deepseek-v3/q4_k_m", 64));
+  ASSERT_EQ(plan.stages(), 4);
+  EXPECT_GE(plan.job.stages[0].last_layer() - plan.job.stages[0].first_layer(), 17);
+  EXPECT_EQ(plan.job.stages[3].last_layer(), 61);
+}
+
+TEST(ClusterPlan, ModelsOfHundredsOfGigabytesArePlannedByTheirShape) {
+  for (const char* model :
+       {"qwen3-coder-480b-a35b/q4_k_m", "glm-4.5/q4_k_m", "gpt-oss-120b/mxfp4", "minimax-m2/q8_0"}) {
+    ClusterQuestion question = Question(4, model);
+    for (HostFacts& host : question.profile.hosts) host.available_bytes = 256 * kGiB;
+    const ClusterPlan plan = Plan(question);
+    ASSERT_EQ(plan.stages(), 4) << model;
+    uint64_t weights = 0;
+    for (const StageMemory& memory : plan.memory) weights += memory.weights;
+    EXPECT_GT(weights, 55 * kGiB) << model;
+    EXPECT_GT(plan.decode.tokens_per_s, 0) << model;
+  }
 }
 
 }  // namespace

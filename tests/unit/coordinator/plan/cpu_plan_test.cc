@@ -1,9 +1,9 @@
-#include "coordinator/plan/cpu_plan.h"
+#include "coordinator/plan/job_plan.h"
 
 #include <string>
 #include <vector>
 
-#include "common/base/cpu_topology.h"
+#include "common/base/host_info.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -20,7 +20,7 @@ std::vector<int> Range(int count) {
 }
 
 // A stage on a made-up machine. quota: 0: none.
-pb::Hello StageOn(const std::string& host, const std::string& machine, const std::vector<int>& allowed, int quota = 0) {
+pb::Hello RankOn(const std::string& host, const std::string& machine, const std::vector<int>& allowed, int quota = 0) {
   pb::Hello hello;
   hello.set_host(host);
   const auto places = SyntheticCpuPlaces(machine, allowed);
@@ -36,68 +36,61 @@ pb::Hello StageOn(const std::string& host, const std::string& machine, const std
 }
 
 std::vector<pb::Hello> Stages(int count, const std::string& machine, int cpus, int quota = 0) {
-  return std::vector<pb::Hello>(static_cast<size_t>(count), StageOn("node", machine, Range(cpus), quota));
+  return std::vector<pb::Hello>(static_cast<size_t>(count), RankOn("node", machine, Range(cpus), quota));
+}
+
+using Sets = std::vector<std::vector<int32_t>>;
+
+// Where each stage computes; an empty set: anywhere.
+Sets CpusOf(const std::vector<pb::Hello>& stages, int threads = 0) {
+  Sets sets;
+  for (const StageCpus& stage : PlanCpus(stages, threads, /*bind=*/true)) sets.push_back(stage.cpus);
+  return sets;
+}
+
+std::vector<int> ThreadsOf(const std::vector<pb::Hello>& stages, int threads = 0) {
+  std::vector<int> numbers;
+  for (const StageCpus& stage : PlanCpus(stages, threads, /*bind=*/true)) numbers.push_back(stage.threads);
+  return numbers;
 }
 
 TEST(CpuPlan, CutsTheCoresIntoRunsOfNeighboursWithOneThreadEach) {
-  const auto plan = PlanCpus(Stages(2, "numa:2 core:4 pu:1", 8), 0, true);
-  ASSERT_EQ(plan.size(), 2u);
-  EXPECT_EQ(plan[0].threads, 4);
-  EXPECT_THAT(plan[0].cpus, ElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(plan[1].threads, 4);
-  EXPECT_THAT(plan[1].cpus, ElementsAre(4, 5, 6, 7));
+  const auto stages = Stages(2, "numa:2 core:4 pu:1", 8);
+  EXPECT_THAT(ThreadsOf(stages), ElementsAre(4, 4));
+  EXPECT_EQ(CpusOf(stages), (Sets{{0, 1, 2, 3}, {4, 5, 6, 7}}));
 }
 
 TEST(CpuPlan, KeepsAStageOnOneNumaNodeHoweverTheKernelCountsItsCpus) {
   // Nodes whose CPUs alternate: 0 2 4 6 on the first, 1 3 5 7 on the second.
-  const auto plan = PlanCpus(Stages(2, "numa:2 core:4 pu:1(indexes=0,2,4,6,1,3,5,7)", 8), 0, true);
-  EXPECT_THAT(plan[0].cpus, ElementsAre(0, 2, 4, 6));
-  EXPECT_THAT(plan[1].cpus, ElementsAre(1, 3, 5, 7));
+  EXPECT_EQ(CpusOf(Stages(2, "numa:2 core:4 pu:1(indexes=0,2,4,6,1,3,5,7)", 8)), (Sets{{0, 2, 4, 6}, {1, 3, 5, 7}}));
 }
 
 TEST(CpuPlan, UsesOneHardwareThreadOfACoreAndTheSecondOnesOnlyOnDemand) {
-  const auto by_core = PlanCpus(Stages(2, "core:4 pu:2", 8), 0, true);
-  EXPECT_EQ(by_core[0].threads, 2);
-  EXPECT_THAT(by_core[0].cpus, ElementsAre(0, 2));
-  EXPECT_THAT(by_core[1].cpus, ElementsAre(4, 6));
-  const auto all = PlanCpus(Stages(2, "core:4 pu:2", 8), 4, true);
-  EXPECT_THAT(all[0].cpus, ElementsAre(0, 2, 1, 3));
-  EXPECT_THAT(all[1].cpus, ElementsAre(4, 6, 5, 7));
-  const auto three = PlanCpus(Stages(2, "core:4 pu:2", 8), 3, true);
-  EXPECT_THAT(three[1].cpus, ElementsAre(4, 6, 5));
+  const auto stages = Stages(2, "core:4 pu:2", 8);
+  EXPECT_THAT(ThreadsOf(stages), ElementsAre(2, 2));
+  EXPECT_EQ(CpusOf(stages), (Sets{{0, 2}, {4, 6}}));
+  EXPECT_EQ(CpusOf(stages, 4), (Sets{{0, 2, 1, 3}, {4, 6, 5, 7}}));
+  EXPECT_EQ(CpusOf(stages, 3)[1], (Sets{{4, 6, 5}})[0]);
 }
 
 TEST(CpuPlan, FewerThreadsThanCoresShareTheirRun) {
-  const auto plan = PlanCpus(Stages(3, "core:8 pu:1", 8), 0, true);
-  EXPECT_EQ(plan[0].threads, 2);
-  EXPECT_THAT(plan[0].cpus, ElementsAre(0, 1));
-  EXPECT_EQ(plan[1].threads, 2);
-  EXPECT_THAT(plan[1].cpus, ElementsAre(2, 3, 4));
-  EXPECT_THAT(plan[2].cpus, ElementsAre(5, 6, 7));
+  const auto stages = Stages(3, "core:8 pu:1", 8);
+  EXPECT_THAT(ThreadsOf(stages), ElementsAre(2, 2, 2));
+  EXPECT_EQ(CpusOf(stages), (Sets{{0, 1}, {2, 3, 4}, {5, 6, 7}}));
 }
 
 TEST(CpuPlan, BindsNothingWithMoreThreadsThanCpus) {
-  for (const auto& stage : PlanCpus(Stages(2, "core:4 pu:1", 4), 3, true)) {
-    EXPECT_EQ(stage.threads, 3);
-    EXPECT_THAT(stage.cpus, IsEmpty());
-  }
-  for (const auto& stage : PlanCpus(Stages(3, "core:2 pu:1", 2), 0, true)) {
-    EXPECT_EQ(stage.threads, 1);
-    EXPECT_THAT(stage.cpus, IsEmpty());
-  }
+  EXPECT_THAT(ThreadsOf(Stages(2, "core:4 pu:1", 4), 3), ElementsAre(3, 3));
+  EXPECT_EQ(CpusOf(Stages(2, "core:4 pu:1", 4), 3), Sets(2));
+  EXPECT_THAT(ThreadsOf(Stages(3, "core:2 pu:1", 2)), ElementsAre(1, 1, 1));
+  EXPECT_EQ(CpusOf(Stages(3, "core:2 pu:1", 2)), Sets(3));
 }
 
 TEST(CpuPlan, TiesNoLoneThreadToOneCpu) {
-  for (const auto& stage : PlanCpus(Stages(2, "core:2 pu:1", 2), 0, true)) {
-    EXPECT_EQ(stage.threads, 1);
-    EXPECT_THAT(stage.cpus, IsEmpty());
-  }
-  const auto siblings = PlanCpus(Stages(2, "core:2 pu:2", 4), 0, true);
-  EXPECT_THAT(siblings[0].cpus, ElementsAre(0, 1));
-  EXPECT_THAT(siblings[1].cpus, ElementsAre(2, 3));
-  const auto runs = PlanCpus(Stages(2, "core:4 pu:1", 4), 1, true);
-  EXPECT_THAT(runs[0].cpus, ElementsAre(0, 1));
-  EXPECT_THAT(runs[1].cpus, ElementsAre(2, 3));
+  EXPECT_THAT(ThreadsOf(Stages(2, "core:2 pu:1", 2)), ElementsAre(1, 1));
+  EXPECT_EQ(CpusOf(Stages(2, "core:2 pu:1", 2)), Sets(2));
+  EXPECT_EQ(CpusOf(Stages(2, "core:2 pu:2", 4)), (Sets{{0, 1}, {2, 3}}));
+  EXPECT_EQ(CpusOf(Stages(2, "core:4 pu:1", 4), 1), (Sets{{0, 1}, {2, 3}}));
 }
 
 TEST(CpuPlan, BindsNothingWhenTheUserSaysSo) {
@@ -109,46 +102,39 @@ TEST(CpuPlan, BindsNothingWhenTheUserSaysSo) {
 
 TEST(CpuPlan, DividesAQuotaAmongStagesThatTheLauncherGaveDifferentCpus) {
   const std::vector<int> first = {0, 1, 2, 3, 4, 5, 6, 7}, second = {8, 9, 10, 11, 12, 13, 14, 15};
-  for (const auto& stage : PlanCpus({StageOn("node", "numa:2 core:8 pu:1", first, /*quota=*/6),
-                                     StageOn("node", "numa:2 core:8 pu:1", second, /*quota=*/6)},
-                                    0, true)) {
-    EXPECT_EQ(stage.threads, 3);
-  }
+  EXPECT_THAT(ThreadsOf({RankOn("node", "numa:2 core:8 pu:1", first, /*quota=*/6),
+                         RankOn("node", "numa:2 core:8 pu:1", second, /*quota=*/6)}),
+              ElementsAre(3, 3));
 }
 
 TEST(CpuPlan, BindsNothingUnderAQuotaAndCountsItsCores) {
-  for (const auto& stage : PlanCpus(Stages(2, "core:16 pu:2", 32, /*quota=*/8), 0, true)) {
-    EXPECT_EQ(stage.threads, 4);
-    EXPECT_THAT(stage.cpus, IsEmpty());
-  }
+  const auto stages = Stages(2, "core:16 pu:2", 32, /*quota=*/8);
+  EXPECT_THAT(ThreadsOf(stages), ElementsAre(4, 4));
+  EXPECT_EQ(CpusOf(stages), Sets(2));
 }
 
 TEST(CpuPlan, LeavesStagesWhereTheLauncherPutThem) {
-  const std::vector<pb::Hello> stages = {StageOn("node", "core:8 pu:1", {0, 1, 2, 3}),
-                                         StageOn("node", "core:8 pu:1", {4, 5, 6, 7})};
-  for (const auto& stage : PlanCpus(stages, 0, true)) {
-    EXPECT_EQ(stage.threads, 4) << "each has its set for itself";
-    EXPECT_THAT(stage.cpus, IsEmpty());
-  }
+  const std::vector<pb::Hello> stages = {RankOn("node", "core:8 pu:1", {0, 1, 2, 3}),
+                                         RankOn("node", "core:8 pu:1", {4, 5, 6, 7})};
+  EXPECT_THAT(ThreadsOf(stages), ElementsAre(4, 4)) << "each has its set for itself";
+  EXPECT_EQ(CpusOf(stages), Sets(2));
 }
 
 TEST(CpuPlan, SetsThatOverlapAreSharedButNotBound) {
-  const std::vector<pb::Hello> stages = {StageOn("node", "core:8 pu:1", {0, 1, 2, 3, 4, 5}),
-                                         StageOn("node", "core:8 pu:1", {4, 5, 6, 7})};
-  const auto plan = PlanCpus(stages, 0, true);
-  EXPECT_EQ(plan[0].threads, 3);
-  EXPECT_EQ(plan[1].threads, 2);
-  EXPECT_THAT(plan[0].cpus, IsEmpty());
+  const std::vector<pb::Hello> stages = {RankOn("node", "core:8 pu:1", {0, 1, 2, 3, 4, 5}),
+                                         RankOn("node", "core:8 pu:1", {4, 5, 6, 7})};
+  EXPECT_THAT(ThreadsOf(stages), ElementsAre(3, 2));
+  EXPECT_EQ(CpusOf(stages), Sets(2));
 }
 
 TEST(CpuPlan, ALoneStageOnOneNumaNodeIsBoundOnlyWhenItFillsTheCores) {
-  EXPECT_THAT(PlanCpus(Stages(1, "core:2 pu:2", 4), 0, true)[0].cpus, ElementsAre(0, 2));
-  EXPECT_THAT(PlanCpus(Stages(1, "core:2 pu:2", 4), 1, true)[0].cpus, IsEmpty());
+  EXPECT_EQ(CpusOf(Stages(1, "core:2 pu:2", 4)), (Sets{{0, 2}}));
+  EXPECT_EQ(CpusOf(Stages(1, "core:2 pu:2", 4), 1), Sets(1));
 }
 
 TEST(CpuPlan, ALoneStageWithFewerThreadsThanCoresIsBoundToAsFewNumaNodesAsHoldIt) {
   const auto cpus_of = [](const std::string& machine, int cpus, int threads) {
-    return PlanCpus(Stages(1, machine, cpus), threads, true)[0].cpus;
+    return CpusOf(Stages(1, machine, cpus), threads)[0];
   };
   const std::string two = "numa:2 core:4 pu:1", four = "numa:4 core:2 pu:2";
   EXPECT_THAT(cpus_of(two, 8, 1), ElementsAre(0, 1, 2, 3)) << "a lone thread is not tied to one CPU";
@@ -164,12 +150,11 @@ TEST(CpuPlan, ALoneStageWithFewerThreadsThanCoresIsBoundToAsFewNumaNodesAsHoldIt
 }
 
 TEST(CpuPlan, ALoneStageTakesTheLargestOfTheNodesThatItsAffinityLeaves) {
-  const auto plan = PlanCpus({StageOn("node", "numa:3 core:4 pu:1", {0, 1, 4, 5, 6, 8, 9})}, 3, true);
-  EXPECT_THAT(plan[0].cpus, ElementsAre(4, 5, 6));
+  EXPECT_EQ(CpusOf({RankOn("node", "numa:3 core:4 pu:1", {0, 1, 4, 5, 6, 8, 9})}, 3), (Sets{{4, 5, 6}}));
 }
 
 TEST(CpuPlan, ALoneStageUnderAQuotaIsNotBoundToANode) {
-  EXPECT_THAT(PlanCpus(Stages(1, "numa:2 core:4 pu:1", 8, /*quota=*/3), 0, true)[0].cpus, IsEmpty());
+  EXPECT_EQ(CpusOf(Stages(1, "numa:2 core:4 pu:1", 8, /*quota=*/3)), Sets(1));
 }
 
 std::vector<bool> Contended(const std::vector<pb::Hello>& stages, int threads, bool bind) {
@@ -193,10 +178,10 @@ TEST(CpuPlan, StagesThatFitAreNotContended) {
 }
 
 TEST(CpuPlan, OnlyStagesThatShareCpusContend) {
-  const pb::Hello first = StageOn("node", "core:8 pu:1", {0, 1, 2, 3});
-  const pb::Hello second = StageOn("node", "core:8 pu:1", {4, 5, 6, 7});
-  const pb::Hello both = StageOn("node", "core:8 pu:1", {2, 3, 4, 5});
-  const pb::Hello elsewhere = StageOn("other", "core:8 pu:1", {0, 1, 2, 3});
+  const pb::Hello first = RankOn("node", "core:8 pu:1", {0, 1, 2, 3});
+  const pb::Hello second = RankOn("node", "core:8 pu:1", {4, 5, 6, 7});
+  const pb::Hello both = RankOn("node", "core:8 pu:1", {2, 3, 4, 5});
+  const pb::Hello elsewhere = RankOn("other", "core:8 pu:1", {0, 1, 2, 3});
   EXPECT_THAT(Contended({first, second}, 4, true), ElementsAre(false, false));
   EXPECT_THAT(Contended({first, elsewhere}, 4, true), ElementsAre(false, false));
   EXPECT_THAT(Contended({first, second, both}, 3, true), ElementsAre(false, false, true))
@@ -216,21 +201,16 @@ TEST(CpuPlan, ARankThatKnowsNoCoresIsContendedByMoreThreadsThanItMayRun) {
 }
 
 TEST(CpuPlan, HostsAreCountedApart) {
-  const std::vector<pb::Hello> stages = {StageOn("a", "core:4 pu:1", Range(4)), StageOn("b", "core:3 pu:1", Range(3)),
-                                         StageOn("a", "core:4 pu:1", Range(4))};
-  const auto plan = PlanCpus(stages, 0, true);
-  EXPECT_THAT(plan[0].cpus, ElementsAre(0, 1));
-  EXPECT_THAT(plan[1].cpus, ElementsAre(0, 1, 2));
-  EXPECT_THAT(plan[2].cpus, ElementsAre(2, 3));
+  EXPECT_EQ(CpusOf({RankOn("a", "core:4 pu:1", Range(4)), RankOn("b", "core:3 pu:1", Range(3)),
+                    RankOn("a", "core:4 pu:1", Range(4))}),
+            (Sets{{0, 1}, {0, 1, 2}, {2, 3}}));
 }
 
 TEST(CpuPlan, ARankThatKnowsNoCoresSharesWhatItMayUse) {
   std::vector<pb::Hello> stages(2);
   for (pb::Hello& hello : stages) hello.set_allowed_cores(6);
-  for (const auto& stage : PlanCpus(stages, 0, true)) {
-    EXPECT_EQ(stage.threads, 3);
-    EXPECT_THAT(stage.cpus, IsEmpty());
-  }
+  EXPECT_THAT(ThreadsOf(stages), ElementsAre(3, 3));
+  EXPECT_EQ(CpusOf(stages), Sets(2));
 }
 
 }  // namespace

@@ -23,24 +23,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr JobEpoch kEpoch = {.run_id = 7, .epoch = 3};
-
-pb::Hello StageOn(const std::string& host, uint64_t available_bytes, int cores = 4) {
-  pb::Hello hello;
-  hello.set_role(pb::Hello::ROLE_STAGE);
-  hello.set_host(host);
-  hello.set_allowed_cores(cores);
-  hello.set_available_memory_bytes(available_bytes);
-  hello.add_isas(pb::INSTRUCTION_SET_AVX2);
-  return hello;
-}
-
-pb::ConfigureJob Job() {
-  pb::ConfigureJob job;
-  SetJobSettings({.policy = Policy::kInterleaved, .prefix_caching = false}, &job);
-  return job;
-}
-
 uint64_t WeightsOf(const ModelDescription& model, const pb::StageAssignment& stage) {
   return StageWeightBytes(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
 }
@@ -65,12 +47,11 @@ TEST(JobPlan, RunsAModelLargerThanHalfOfTheFreeMemory) {
   const auto model = Model();
   const uint64_t weights = AllWeights(*model);
   ASSERT_GT(weights, 600 * kMiB);
-  const auto plan = PlanJob(Job(), {StageOn("node", weights + kGiB)}, *model, kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  const JobPlan plan = Planned(Job(), {StageOn("node", weights + kGiB)});
   // Most of half a GiB, which is 145 blocks and 4680 tokens; buffers take a little of it.
-  EXPECT_GT(plan->group_blocks[0], 100);
-  EXPECT_LE(PoolBytes(*plan), kGiB / 2);
-  EXPECT_EQ(plan->context, int64_t{plan->group_blocks[0]} * 32);
+  EXPECT_GT(plan.group_blocks[0], 100);
+  EXPECT_LE(PoolBytes(plan), kGiB / 2);
+  EXPECT_EQ(plan.context, int64_t{plan.group_blocks[0]} * 32);
 }
 
 TEST(JobPlan, ARelaunchTakesMoreOfTheRestWhereWhatWasAcceptedNeedsIt) {
@@ -79,10 +60,9 @@ TEST(JobPlan, ARelaunchTakesMoreOfTheRestWhereWhatWasAcceptedNeedsIt) {
   pb::ConfigureJob job = Job();
   const int64_t before = int64_t{PlanJob(job, hosts, *model, kEpoch)->group_blocks[0]} * 32;
   job.set_min_kv_tokens(static_cast<uint64_t>(before) * 3 / 2);
-  const auto more = PlanJob(job, hosts, *model, kEpoch);
-  ASSERT_TRUE(more.ok()) << more.status();
-  EXPECT_GE(more->group_blocks[0], before * 3 / 2 / 32);
-  EXPECT_LE(more->group_blocks[0], before * 3 / 2 / 32 + 1);
+  const JobPlan more = Planned(job, hosts);
+  EXPECT_GE(more.group_blocks[0], before * 3 / 2 / 32);
+  EXPECT_LE(more.group_blocks[0], before * 3 / 2 / 32 + 1);
   job.set_min_kv_tokens(static_cast<uint64_t>(before) * 2);  // an eighth stays free
   EXPECT_EQ(PlanJob(job, hosts, *model, kEpoch).status().code(), absl::StatusCode::kResourceExhausted);
 }
@@ -90,93 +70,80 @@ TEST(JobPlan, ARelaunchTakesMoreOfTheRestWhereWhatWasAcceptedNeedsIt) {
 TEST(JobPlan, TakesNoMoreThanTheSequencesCanUse) {
   pb::ConfigureJob job = Job();
   job.set_context(1000);
-  const auto plan = PlanJob(job, {StageOn("node", 64 * kGiB)}, *Model(), kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->group_blocks[0], 8 * 32);  // 1000 tokens are 32 blocks
-  EXPECT_EQ(plan->context, 1000);
+  const JobPlan plan = Planned(job, {StageOn("node", 64 * kGiB)});
+  EXPECT_EQ(plan.group_blocks[0], 8 * 32);  // 1000 tokens are 32 blocks
+  EXPECT_EQ(plan.context, 1000);
   job.set_context(0);
-  const auto whole = PlanJob(job, {StageOn("node", 512 * kGiB)}, *Model(), kEpoch);
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_EQ(whole->context, 40960);
-  EXPECT_EQ(whole->group_blocks[0], 8 * 40960 / 32);
+  const JobPlan whole = Planned(job, {StageOn("node", 512 * kGiB)});
+  EXPECT_EQ(whole.context, 40960);
+  EXPECT_EQ(whole.group_blocks[0], 8 * 40960 / 32);
 }
 
 TEST(JobPlan, StagesOfOneHostShareWhatItsWeightsLeave) {
   const auto model = Model();
   const uint64_t available = AllWeights(*model) + 2 * kGiB;
-  const auto one = PlanJob(Job(), {StageOn("node", available)}, *model, kEpoch);
-  const auto four = PlanJob(Job(), std::vector<pb::Hello>(4, StageOn("node", available)), *model, kEpoch);
-  ASSERT_TRUE(one.ok() && four.ok()) << one.status() << four.status();
+  const JobPlan one = Planned(Job(), {StageOn("node", available)});
+  const JobPlan four = Planned(Job(), std::vector<pb::Hello>(4, StageOn("node", available)));
   uint64_t weights = 0;
-  for (const pb::StageAssignment& stage : four->stages) weights += WeightsOf(*model, stage);
+  for (const pb::StageAssignment& stage : four.stages) weights += WeightsOf(*model, stage);
   // Each stage has buffers of its own, and first and last both hold the tied embedding; otherwise a host holds as much
   // as ever.
-  EXPECT_LE(weights + PoolBytes(*four), available);
-  EXPECT_LE(PoolBytes(*four), kGiB);
-  EXPECT_GT(PoolBytes(*four), kGiB / 2);
-  EXPECT_LE(four->group_blocks[0], one->group_blocks[0]);
+  EXPECT_LE(weights + PoolBytes(four), available);
+  EXPECT_LE(PoolBytes(four), kGiB);
+  EXPECT_GT(PoolBytes(four), kGiB / 2);
+  EXPECT_LE(four.group_blocks[0], one.group_blocks[0]);
 }
 
 TEST(JobPlan, AHostsShareFollowsTheLayersOfEachStageSoThatNothingIsLeftOver) {
-  const auto model = Model();
   pb::ConfigureJob job = Job();
   job.add_layer_split(25);
   job.add_layer_split(3);
-  const auto plan = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  const JobPlan plan = Planned(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)));
   job.clear_layer_split();
   job.add_layer_split(14);
   job.add_layer_split(14);
-  const auto even = PlanJob(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)), *model, kEpoch);
-  ASSERT_TRUE(even.ok()) << even.status();
-  EXPECT_EQ(plan->group_blocks[0], even->group_blocks[0]);
+  const JobPlan even = Planned(job, std::vector<pb::Hello>(2, StageOn("node", 4 * kGiB)));
+  EXPECT_EQ(plan.group_blocks[0], even.group_blocks[0]);
 }
 
 TEST(JobPlan, TheSmallestHostDecidesOnTheBlocksOfAll) {
   const auto model = Model();
-  const auto small = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 2 * kGiB)}, *model, kEpoch);
-  const auto mixed = PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kEpoch);
-  const auto large = PlanJob(Job(), {StageOn("a", 64 * kGiB), StageOn("b", 64 * kGiB)}, *model, kEpoch);
-  ASSERT_TRUE(small.ok() && mixed.ok() && large.ok()) << small.status() << mixed.status() << large.status();
-  EXPECT_LE(small->group_blocks[0], mixed->group_blocks[0]);
-  EXPECT_LT(mixed->group_blocks[0], large->group_blocks[0]);
-  for (const pb::StageAssignment& stage : mixed->stages) EXPECT_EQ(stage.group_blocks(0), mixed->group_blocks[0]);
+  const JobPlan small = Planned(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 2 * kGiB)});
+  const JobPlan mixed = Planned(Job(), {StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)});
+  const JobPlan large = Planned(Job(), {StageOn("a", 64 * kGiB), StageOn("b", 64 * kGiB)});
+  EXPECT_LE(small.group_blocks[0], mixed.group_blocks[0]);
+  EXPECT_LT(mixed.group_blocks[0], large.group_blocks[0]);
+  for (const pb::StageAssignment& stage : mixed.stages) EXPECT_EQ(stage.group_blocks(0), mixed.group_blocks[0]);
   // Two stages beside each other on the small host leave less than one.
-  const auto crowded =
-      PlanJob(Job(), {StageOn("a", 2 * kGiB), StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)}, *model, kEpoch);
-  ASSERT_TRUE(crowded.ok()) << crowded.status();
-  EXPECT_LE(WeightsOf(*model, crowded->stages[0]) + WeightsOf(*model, crowded->stages[1]) +
-                PoolBytes(*crowded, crowded->stages[0]) + PoolBytes(*crowded, crowded->stages[1]),
+  const JobPlan crowded = Planned(Job(), {StageOn("a", 2 * kGiB), StageOn("a", 2 * kGiB), StageOn("b", 64 * kGiB)});
+  EXPECT_LE(WeightsOf(*model, crowded.stages[0]) + WeightsOf(*model, crowded.stages[1]) +
+                PoolBytes(crowded, crowded.stages[0]) + PoolBytes(crowded, crowded.stages[1]),
             2 * kGiB);
 }
 
 TEST(JobPlan, TheLeastThatAStageSeesOfItsHostHoldsForTheHost) {
   // Ranks of one host tell of its memory at different moments, or from control groups with different limits.
-  const auto model = Model();
-  const auto both = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 64 * kGiB)}, *model, kEpoch);
-  const auto least = PlanJob(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)}, *model, kEpoch);
-  ASSERT_TRUE(both.ok() && least.ok()) << both.status() << least.status();
-  EXPECT_EQ(both->group_blocks[0], least->group_blocks[0]);
+  const JobPlan both = Planned(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 64 * kGiB)});
+  const JobPlan least = Planned(Job(), {StageOn("a", 3 * kGiB), StageOn("a", 3 * kGiB)});
+  EXPECT_EQ(both.group_blocks[0], least.group_blocks[0]);
 }
 
 TEST(JobPlan, GivenBytesAreTakenForEachStageAsTheyAre) {
   pb::ConfigureJob job = Job();
   job.set_kv_cache_bytes(uint64_t{100} * 32 * 4096 * 14);
-  const auto plan = PlanJob(job, {StageOn("a", 64 * kGiB), StageOn("b", 2 * kGiB)}, *Model(), kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  const JobPlan plan = Planned(job, {StageOn("a", 64 * kGiB), StageOn("b", 2 * kGiB)});
   int64_t most_layers = 0;
-  for (const auto& stage : plan->stages) most_layers = std::max(most_layers, stage.last_layer() - stage.first_layer());
-  EXPECT_EQ(plan->group_blocks[0], 100 * 14 / most_layers);
+  for (const auto& stage : plan.stages) most_layers = std::max(most_layers, stage.last_layer() - stage.first_layer());
+  EXPECT_EQ(plan.group_blocks[0], 100 * 14 / most_layers);
 }
 
 TEST(JobPlan, AModelThatDoesNotFitIsRefusedWithWhatIsThereAndWhatIsNeeded) {
   const auto model = Model();
   const uint64_t weights = AllWeights(*model);
-  const absl::Status status = PlanJob(Job(), {StageOn("node7", weights - 1)}, *model, kEpoch).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("node7"), HasSubstr(std::to_string(weights - 1)),
-                                                   HasSubstr(std::to_string(weights)), HasSubstr("more memory")));
-  EXPECT_THAT(std::string(status.message()), Not(HasSubstr("kv_cache_bytes"))) << "no KV cache is small enough";
+  const std::string status = Refusal(Job(), {StageOn("node7", weights - 1)}, absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status, AllOf(HasSubstr("node7"), HasSubstr(std::to_string(weights - 1)),
+                            HasSubstr(std::to_string(weights)), HasSubstr("more memory")));
+  EXPECT_THAT(status, Not(HasSubstr("kv_cache_bytes"))) << "no KV cache is small enough";
 }
 
 TEST(JobPlan, WhenHalfOfTheRestHoldsNoBlockTheMessageNamesTheField) {
@@ -196,9 +163,8 @@ TEST(JobPlan, WhenHalfOfTheRestHoldsNoBlockTheMessageNamesTheField) {
   // A block more than that fits when it is asked for.
   pb::ConfigureJob job = Job();
   job.set_kv_cache_bytes(28 * 32 * 4096);
-  const auto asked = PlanJob(job, {StageOn("node7", high + 28 * 32 * 4096)}, *model, kEpoch);
-  ASSERT_TRUE(asked.ok()) << asked.status();
-  EXPECT_EQ(asked->group_blocks[0], 1);
+  const JobPlan asked = Planned(job, {StageOn("node7", high + 28 * 32 * 4096)});
+  EXPECT_EQ(asked.group_blocks[0], 1);
 }
 
 // What a stage says it takes when it is loaded, from the assignment that it is given: ScratchSizesOf and
@@ -209,9 +175,8 @@ TEST(JobPlan, LeavesRoomForTheBuffersThatTheStageWillTake) {
   pb::ConfigureJob job = Job();
   job.set_kv_cache_bytes(pool);
   job.set_context(64 * 32);
-  const auto plan = PlanJob(job, {StageOn("node", weights + kGiB + pool)}, *model, kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const pb::StageAssignment& stage = plan->stages[0];
+  const JobPlan plan = Planned(job, {StageOn("node", weights + kGiB + pool)});
+  const pb::StageAssignment& stage = plan.stages[0];
   EXPECT_THAT(stage.group_blocks(), ElementsAre(64));
   StepLimits limits;
   limits.max_rows = stage.max_rows();
@@ -230,15 +195,13 @@ TEST(JobPlan, GivenBytesThatAreTooManyOrTooFewAreRefusedByName) {
   pb::ConfigureJob job = Job();
   job.set_kv_cache_bytes(1000);
   const std::vector<pb::Hello> stages = {StageOn("node1", 8 * kGiB), StageOn("node2", 2 * kGiB)};
-  const absl::Status few = PlanJob(job, stages, *Model(), kEpoch).status();
-  EXPECT_EQ(few.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(few.message()), AllOf(HasSubstr("`kv_cache_bytes` is 1000"), HasSubstr("stage 0 on node1")));
+  const std::string few = Refusal(job, stages, absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(few, AllOf(HasSubstr("`kv_cache_bytes` is 1000"), HasSubstr("stage 0 on node1")));
   for (const uint64_t bytes : {4 * kGiB, UINT64_MAX}) {
     job.set_kv_cache_bytes(bytes);
-    const absl::Status many = PlanJob(job, stages, *Model(), kEpoch).status();
-    EXPECT_EQ(many.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(many.message()), AllOf(HasSubstr("`kv_cache_bytes` is " + std::to_string(bytes)),
-                                                   HasSubstr(bytes == UINT64_MAX ? "node1" : "node2")));
+    const std::string many = Refusal(job, stages, absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(many, AllOf(HasSubstr("`kv_cache_bytes` is " + std::to_string(bytes)),
+                            HasSubstr(bytes == UINT64_MAX ? "node1" : "node2")));
   }
   // Each fits alone, but they share a host.
   job.set_kv_cache_bytes(2 * kGiB);
@@ -250,12 +213,10 @@ TEST(JobPlan, TellsEachStageItsLayersAndItsThreads) {
   pb::ConfigureJob job = Job();
   job.set_max_prompt_logprobs(5);
   for (const int layers : {10, 9, 9}) job.add_layer_split(layers);
-  const auto plan =
-      PlanJob(job, {StageOn("a", 8 * kGiB, 8), StageOn("a", 8 * kGiB, 8), StageOn("b", 8 * kGiB, 6)}, *Model(), kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  const JobPlan plan = Planned(job, {StageOn("a", 8 * kGiB, 8), StageOn("a", 8 * kGiB, 8), StageOn("b", 8 * kGiB, 6)});
   std::vector<int64_t> ends;
   std::vector<int> threads;
-  for (const pb::StageAssignment& stage : plan->stages) {
+  for (const pb::StageAssignment& stage : plan.stages) {
     ends.push_back(stage.last_layer());
     threads.push_back(stage.threads());
     EXPECT_EQ(stage.stages(), 3);
@@ -280,11 +241,10 @@ TEST(JobPlan, OneMoreDecodeGroupThanStagesMayBeInFlightUnlessTheMicroBatchesAreG
   };
   for (const auto& [micro_batches, groups, in_flight] :
        std::vector<std::array<int, 3>>{{0, 0, 3}, {0, 2, 3}, {0, 5, 5}, {2, 0, 2}, {4, 3, 4}}) {
-    const auto plan = planned(micro_batches, groups);
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    EXPECT_EQ(plan->micro_batches, micro_batches > 0 ? micro_batches : 2);
-    EXPECT_EQ(plan->most_groups, in_flight);
-    for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.in_flight(), in_flight);
+    const auto plan = planned(micro_batches, groups).value();
+    EXPECT_EQ(plan.micro_batches, micro_batches > 0 ? micro_batches : 2);
+    EXPECT_EQ(plan.most_groups, in_flight);
+    for (const pb::StageAssignment& stage : plan.stages) EXPECT_EQ(stage.in_flight(), in_flight);
   }
   EXPECT_THAT(planned(2, 3).status().message(), HasSubstr("`decode_groups` is 3, but only 2 micro-batches"));
 }
@@ -298,12 +258,10 @@ std::vector<int64_t> LayersOf(const JobPlan& plan) {
 TEST(JobPlan, ASmallHostGetsTheLayersItHasRoomFor) {
   // A layer has 16.7 MB; the buffers of a stage with 512 rows take some 40.
   const auto model = Model();
-  const auto even = PlanJob(Job(), {StageOn("a", 8 * kGiB), StageOn("b", 8 * kGiB)}, *model, kEpoch);
-  ASSERT_TRUE(even.ok()) << even.status();
-  EXPECT_THAT(LayersOf(*even), ElementsAre(19, 9));
-  const auto small = PlanJob(Job(), {StageOn("a", 400 * kMiB), StageOn("b", 8 * kGiB)}, *model, kEpoch);
-  ASSERT_TRUE(small.ok()) << small.status();
-  const int64_t held = LayersOf(*small)[0];
+  const JobPlan even = Planned(Job(), {StageOn("a", 8 * kGiB), StageOn("b", 8 * kGiB)});
+  EXPECT_THAT(LayersOf(even), ElementsAre(19, 9));
+  const JobPlan small = Planned(Job(), {StageOn("a", 400 * kMiB), StageOn("b", 8 * kGiB)});
+  const int64_t held = LayersOf(small)[0];
   EXPECT_LT(held, 19);
   EXPECT_GT(held, 5);
   // One more layer does not fit.
@@ -317,57 +275,50 @@ TEST(JobPlan, EqualHostsShareTheLayersAsIfThereWereNoLimits) {
   const auto model = Model();
   for (int stages = 1; stages <= 28; ++stages) {
     const ModelCosts costs = CostsOf(*model);
-    const auto split =
-        PartitionLayers({.layer_cost = costs.layer_bytes, .head_cost = costs.head_bytes, .stages = stages});
+    const auto split = PartitionLayers({.stages = stages, .costs = {{costs.layer_bytes, costs.head_bytes}}});
     ASSERT_TRUE(split.ok());
     std::vector<pb::Hello> hosts;
     for (int i = 0; i < stages; ++i) hosts.push_back(StageOn("n" + std::to_string(i), 2 * kGiB));
-    const auto plan = PlanJob(Job(), hosts, *model, kEpoch);
-    ASSERT_TRUE(plan.ok()) << plan.status();
+    const JobPlan plan = Planned(Job(), hosts);
     for (int i = 0; i < stages; ++i) {
-      EXPECT_EQ(plan->stages[i].first_layer(), (*split)[i].begin);
-      EXPECT_EQ(plan->stages[i].last_layer(), (*split)[i].end);
+      EXPECT_EQ(plan.stages[i].first_layer(), (*split)[i].begin);
+      EXPECT_EQ(plan.stages[i].last_layer(), (*split)[i].end);
     }
   }
 }
 
 TEST(JobPlan, WhereNoSplitFitsEveryHostThatLacksMemoryIsNamed) {
-  const absl::Status status =
-      PlanJob(Job(), {StageOn("a", 200 * kMiB), StageOn("b", 300 * kMiB)}, *Model(), kEpoch).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("fit in no split"), HasSubstr("stage 0 on a with layers 0 to "),
-                    HasSubstr("stage 1 on b"), HasSubstr("209715200 are available"), HasSubstr("too few")));
+  const std::string status =
+      Refusal(Job(), {StageOn("a", 200 * kMiB), StageOn("b", 300 * kMiB)}, absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status, AllOf(HasSubstr("fit in no split"), HasSubstr("stage 0 on a with layers 0 to "),
+                            HasSubstr("stage 1 on b"), HasSubstr("209715200 are available"), HasSubstr("too few")));
 }
 
 TEST(JobPlan, CostsOfTheCallerDecideTheSplit) {
-  const PartitionInput costs = {.layer_cost = std::vector<double>(28, 1.0), .stage_speed = {1, 3}};
-  const auto plan = PlanJob(Job(), {StageOn("a", 8 * kGiB), StageOn("b", 8 * kGiB)}, *Model(), kEpoch, &costs);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_THAT(LayersOf(*plan), ElementsAre(7, 21));
+  const std::vector<double> slow(28, 3.0), fast(28, 1.0);
+  const PartitionInput costs = {.stages = 2, .costs = {{slow}, {fast}}};
+  const auto plan = PlanJob(Job(), {StageOn("a", 8 * kGiB), StageOn("b", 8 * kGiB)}, *Model(), kEpoch, &costs).value();
+  EXPECT_THAT(LayersOf(plan), ElementsAre(7, 21));
 }
 
 TEST(JobPlan, EveryStageComputesWithTheBestOfItsHostWithinOneBitClass) {
   std::vector<pb::Hello> stages = {StageOn("old", 8 * kGiB), StageOn("new", 8 * kGiB)};
   stages[1].add_isas(pb::INSTRUCTION_SET_AVX512_VNNI);
   stages[1].add_isas(pb::INSTRUCTION_SET_AVX512_BF16);
-  auto plan = PlanJob(Job(), stages, *Model(), kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_FALSE(plan->bf16_dot);
-  EXPECT_EQ(plan->stages[0].isa(), pb::INSTRUCTION_SET_AVX2);
-  EXPECT_EQ(plan->stages[1].isa(), pb::INSTRUCTION_SET_AVX512_VNNI);
+  JobPlan plan = Planned(Job(), stages);
+  EXPECT_FALSE(plan.bf16_dot);
+  EXPECT_EQ(plan.stages[0].isa(), pb::INSTRUCTION_SET_AVX2);
+  EXPECT_EQ(plan.stages[1].isa(), pb::INSTRUCTION_SET_AVX512_VNNI);
 
   stages[0] = stages[1];
-  plan = PlanJob(Job(), stages, *Model(), kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_TRUE(plan->bf16_dot);
-  for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX512_BF16);
+  plan = Planned(Job(), stages);
+  EXPECT_TRUE(plan.bf16_dot);
+  for (const pb::StageAssignment& stage : plan.stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX512_BF16);
 
   pb::ConfigureJob job = Job();
   job.set_bf16_dot(false);  // a spare host lacks it
-  plan = PlanJob(job, stages, *Model(), kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX512_VNNI);
+  plan = Planned(job, stages);
+  for (const pb::StageAssignment& stage : plan.stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX512_VNNI);
 }
 
 TEST(JobPlan, AHostWithoutTheInstructionSetOrTheBitClassIsNamed) {
@@ -384,26 +335,22 @@ TEST(JobPlan, AHostWithoutTheInstructionSetOrTheBitClassIsNamed) {
   status = PlanJob(job, stages, *Model(), kEpoch).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("stage 0 on old has avx2 and not avx512;"));
   job.set_isa(pb::INSTRUCTION_SET_AVX2);
-  const auto plan = PlanJob(job, stages, *Model(), kEpoch);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  for (const pb::StageAssignment& stage : plan->stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX2);
+  const JobPlan plan = Planned(job, stages);
+  for (const pb::StageAssignment& stage : plan.stages) EXPECT_EQ(stage.isa(), pb::INSTRUCTION_SET_AVX2);
 }
 
 TEST(PlanJob, ARelaunchThatCannotHoldWhatWasAcceptedSaysWhatItNeeds) {
-  const auto model = Model();
   pb::ConfigureJob job = Job();
   job.set_context(2048);
   job.set_kv_cache_bytes(uint64_t{28} * 4096 * 32 * 64);  // 64 blocks
   job.set_min_kv_tokens(64 * 32);
   const std::vector<pb::Hello> hosts = {StageOn("a", 8 * kGiB)};
-  const absl::StatusOr<JobPlan> enough = PlanJob(job, hosts, *model, kEpoch);
-  ASSERT_TRUE(enough.ok()) << enough.status();
-  EXPECT_EQ(enough->group_blocks, std::vector<int32_t>({64}));
+  const JobPlan enough = Planned(job, hosts);
+  EXPECT_EQ(enough.group_blocks, std::vector<int32_t>({64}));
   job.set_min_kv_tokens(64 * 32 + 1);
-  const absl::Status status = PlanJob(job, hosts, *model, kEpoch).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("room for 2048 tokens (64 blocks of 32)"),
-                                                   HasSubstr("needs 2049"), HasSubstr("`kv_cache_bytes`")));
+  const std::string status = Refusal(job, hosts, absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status, AllOf(HasSubstr("room for 2048 tokens (64 blocks of 32)"), HasSubstr("needs 2049"),
+                            HasSubstr("`kv_cache_bytes`")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -19,18 +20,18 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+PartitionInput Alike(int stages, std::vector<double> layers, double head = 0) {
+  return {.stages = stages, .costs = {{std::move(layers), head}}};
+}
+
 double LargestTime(const PartitionInput& input, const std::vector<LayerRange>& split, double* squares) {
   double largest = 0;
   *squares = 0;
   for (size_t s = 0; s < split.size(); ++s) {
-    const PartCosts costs = input.stage_costs.empty()
-                                ? PartCosts{input.layer_cost, input.embedding_cost, input.head_cost}
-                                : input.stage_costs[s];
+    const PartCosts& costs = input.costs[input.costs.size() > 1 ? s : 0];
     double cost = 0;
     for (int64_t layer = split[s].begin; layer < split[s].end; ++layer) cost += costs.layers[layer];
-    if (s == 0) cost += costs.embedding;
     if (s + 1 == split.size()) cost += costs.head;
-    if (!input.stage_speed.empty()) cost /= input.stage_speed[s];
     if (!input.hop_cost.empty()) cost = std::max(cost, input.hop_cost[s]);
     largest = std::max(largest, cost);
     *squares += cost * cost;
@@ -82,7 +83,7 @@ enum class Outcome { kBestOfAll, kMemoryBinds, kNothingFits };
 // Holds the answer against every split there is.
 void ExpectOptimal(const PartitionInput& input, Outcome* outcome = nullptr) {
   const auto split = PartitionLayers(input);
-  const int64_t layers = static_cast<int64_t>(input.layer_cost.size());
+  const auto layers = static_cast<int64_t>(input.costs[0].layers.size());
   double least = std::numeric_limits<double>::infinity(), least_squares = least, best_of_all = least;
   uint64_t least_lack = std::numeric_limits<uint64_t>::max();
   std::vector<LayerRange> head;
@@ -121,21 +122,24 @@ void ExpectOptimal(const PartitionInput& input, Outcome* outcome = nullptr) {
   EXPECT_EQ(LargestLack(input.memory, *split), 0u);
 }
 
+// One for all stages, or each stage's own.
+void DrawCosts(int layers, bool own, const std::function<double()>& draw, PartitionInput* input) {
+  for (int s = 0; s < (own ? input->stages : 1); ++s) {
+    PartCosts& costs = input->costs.emplace_back();
+    for (int i = 0; i < layers; ++i) costs.layers.push_back(draw());
+    costs.head = std::max(0.0, 4 * draw() - 3);  // often none
+  }
+}
+
 TEST(Partitioner, MatchesBruteForceOnRandomCosts) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> cost(0.0, 3.0);
   for (int round = 0; round < 400; ++round) {
-    PartitionInput input;
     const int layers = 1 + static_cast<int>(random() % 11);
     const bool whole_numbers = random() % 2 == 0;  // many ties
     const auto draw = [&] { return whole_numbers ? std::floor(cost(random)) : cost(random); };
-    for (int i = 0; i < layers; ++i) input.layer_cost.push_back(draw());
-    input.embedding_cost = random() % 2 == 0 ? 0 : draw();
-    input.head_cost = random() % 2 == 0 ? 0 : 4 * draw();
-    input.stages = 1 + static_cast<int>(random() % layers);
-    if (random() % 3 == 0) {
-      for (int s = 0; s < input.stages; ++s) input.stage_speed.push_back(0.5 + cost(random));
-    }
+    PartitionInput input = {.stages = 1 + static_cast<int>(random() % layers)};
+    DrawCosts(layers, /*own=*/random() % 3 == 0, draw, &input);
     ExpectOptimal(input);
     if (HasFailure()) return;
   }
@@ -145,7 +149,7 @@ TEST(Partitioner, MatchesBruteForceOnRandomCosts) {
 PartitionMemory RandomMemory(const PartitionInput& input, std::mt19937& random) {
   const auto draw = [&](uint64_t most) { return random() % (most + 1); };
   PartitionMemory memory;
-  const int64_t layers = static_cast<int64_t>(input.layer_cost.size());
+  const auto layers = static_cast<int64_t>(input.costs[0].layers.size());
   uint64_t all = 0;
   for (int64_t i = 0; i < layers; ++i) memory.layer_bytes.push_back(1 + draw(3));
   for (const uint64_t bytes : memory.layer_bytes) all += bytes;
@@ -167,18 +171,11 @@ TEST(Partitioner, MatchesBruteForceWhereMemoryBinds) {
   std::uniform_real_distribution<double> cost(0.0, 3.0);
   std::map<Outcome, int> seen;
   for (int round = 0; round < 1500; ++round) {
-    PartitionInput input;
     const int layers = 1 + static_cast<int>(random() % 10);
     const bool whole_numbers = random() % 2 == 0;  // many ties
     const auto draw = [&] { return whole_numbers ? std::floor(cost(random)) : cost(random); };
-    for (int i = 0; i < layers; ++i) input.layer_cost.push_back(draw());
-    input.head_cost = 2 * draw();
-    input.stages = 1 + static_cast<int>(random() % layers);
-    for (int s = 0; s < input.stages && round % 3 == 0; ++s) input.stage_speed.push_back(0.5 + cost(random));
-    for (int s = 0; s < input.stages && round % 3 == 1; ++s) {
-      input.stage_costs.push_back({.embedding = draw(), .head = draw()});
-      for (int i = 0; i < layers; ++i) input.stage_costs.back().layers.push_back(draw());
-    }
+    PartitionInput input = {.stages = 1 + static_cast<int>(random() % layers)};
+    DrawCosts(layers, /*own=*/round % 3 == 1, draw, &input);
     for (int s = 0; s < input.stages && round % 2 == 0; ++s) input.hop_cost.push_back(draw());
     input.memory = RandomMemory(input, random);
     Outcome outcome;
@@ -192,7 +189,7 @@ TEST(Partitioner, MatchesBruteForceWhereMemoryBinds) {
 }
 
 PartitionInput TwoHosts(uint64_t first, uint64_t second) {
-  PartitionInput input = {.layer_cost = std::vector<double>(10, 1.0), .stages = 2};
+  PartitionInput input = Alike(2, std::vector<double>(10, 1.0));
   input.memory = {.layer_bytes = std::vector<uint64_t>(10, 100),
                   .head_bytes = 50,
                   .stage_bytes = {7, 7},
@@ -209,10 +206,9 @@ TEST(Partitioner, AHostWithTooLittleMemoryGetsAsManyLayersAsItHolds) {
 TEST(Partitioner, MemoryThatNobodyLacksChangesNothing) {
   std::mt19937 random(4);
   for (int round = 0; round < 200; ++round) {
-    PartitionInput input;
-    for (int i = 0; i < 12; ++i) input.layer_cost.push_back(static_cast<double>(1 + random() % 4));
-    input.head_cost = static_cast<double>(random() % 10);
-    input.stages = 1 + static_cast<int>(random() % 6);
+    PartitionInput input = {.stages = 1 + static_cast<int>(random() % 6)};
+    DrawCosts(
+        12, /*own=*/false, [&] { return static_cast<double>(1 + random() % 4); }, &input);
     const auto before = PartitionLayers(input);
     input.memory = {.layer_bytes = std::vector<uint64_t>(12, 10),
                     .stage_bytes = std::vector<uint64_t>(static_cast<size_t>(input.stages), 1),
@@ -231,86 +227,73 @@ TEST(Partitioner, SaysWhichHostLacksHowMuchWhereNothingFits) {
                     HasSubstr("would need 657 bytes"), HasSubstr("1 too few"), HasSubstr("more hosts")));
 }
 
+// Where each stage but the last ends.
+std::vector<int64_t> Cuts(const PartitionInput& input) {
+  const auto split = PartitionLayers(input);
+  EXPECT_TRUE(split.ok()) << split.status();
+  std::vector<int64_t> cuts;
+  for (size_t s = 0; split.ok() && s + 1 < split->size(); ++s) cuts.push_back((*split)[s].end);
+  return cuts;
+}
+
 TEST(Partitioner, BehindASlowLinkAStageComputesAsLongAsItSends) {
-  const auto split = PartitionLayers({.layer_cost = std::vector<double>(10, 1.0), .stages = 2, .hop_cost = {7, 0}});
-  ASSERT_TRUE(split.ok());
-  EXPECT_THAT(*split, ElementsAre(LayerRange{0, 7}, LayerRange{7, 10}));
+  PartitionInput input = Alike(2, std::vector<double>(10, 1.0));
+  input.hop_cost = {7, 0};
+  EXPECT_THAT(Cuts(input), ElementsAre(7));
 }
 
 TEST(Partitioner, EqualLayersDifferByAtMostOneAndTheRemainderIsEarly) {
   for (int i = 1; i <= 100; ++i) {  // also where sums of costs round
-    const auto split = PartitionLayers({.layer_cost = std::vector<double>(10, i * 0.01), .stages = 4});
-    ASSERT_TRUE(split.ok());
-    EXPECT_THAT(*split, ElementsAre(LayerRange{0, 3}, LayerRange{3, 6}, LayerRange{6, 8}, LayerRange{8, 10}));
+    EXPECT_THAT(Cuts(Alike(4, std::vector<double>(10, i * 0.01))), ElementsAre(3, 6, 8));
   }
 }
 
 TEST(Partitioner, TheUnitOfTheCostsDoesNotMatter) {
   std::mt19937 random(2);
   for (int round = 0; round < 300; ++round) {
-    PartitionInput exact, rounded;  // sums of tenths round, sums of whole numbers do not
+    std::vector<double> exact, rounded;  // sums of tenths round, sums of whole numbers do not
     for (int i = 0; i < 12; ++i) {
-      exact.layer_cost.push_back(static_cast<double>(1 + random() % 4));
-      rounded.layer_cost.push_back(exact.layer_cost.back() * 0.1);
+      exact.push_back(static_cast<double>(1 + random() % 4));
+      rounded.push_back(exact.back() * 0.1);
     }
-    exact.stages = rounded.stages = 4;
-    EXPECT_EQ(*PartitionLayers(exact), *PartitionLayers(rounded));
+    EXPECT_EQ(*PartitionLayers(Alike(4, exact)), *PartitionLayers(Alike(4, rounded)));
   }
 }
 
 TEST(Partitioner, TheStageWithTheHeadGetsFewerLayers) {
-  const auto split = PartitionLayers({.layer_cost = std::vector<double>(28, 1.0), .head_cost = 10, .stages = 2});
-  ASSERT_TRUE(split.ok());
-  EXPECT_THAT(*split, ElementsAre(LayerRange{0, 19}, LayerRange{19, 28}));
+  EXPECT_THAT(Cuts(Alike(2, std::vector<double>(28, 1.0), 10)), ElementsAre(19));
 }
 
 TEST(Partitioner, AFasterStageGetsMoreLayers) {
-  const auto split = PartitionLayers({.layer_cost = std::vector<double>(9, 1.0), .stages = 2, .stage_speed = {1, 2}});
-  ASSERT_TRUE(split.ok());
-  EXPECT_THAT(*split, ElementsAre(LayerRange{0, 3}, LayerRange{3, 9}));
+  const std::vector<double> slow(9, 1.0), fast(9, 0.5);
+  EXPECT_THAT(Cuts({.stages = 2, .costs = {{slow}, {fast}}}), ElementsAre(3));
 }
 
 TEST(Partitioner, AmongEqualMaximaTheMostEvenSplitWins) {
   // The head alone makes the last stage the slowest; the others must still share evenly.
-  const auto split = PartitionLayers({.layer_cost = std::vector<double>(7, 1.0), .head_cost = 100, .stages = 3});
-  ASSERT_TRUE(split.ok());
-  EXPECT_THAT(*split, ElementsAre(LayerRange{0, 3}, LayerRange{3, 6}, LayerRange{6, 7}));
+  EXPECT_THAT(Cuts(Alike(3, std::vector<double>(7, 1.0), 100)), ElementsAre(3, 6));
 }
 
-TEST(Partitioner, CostsOfZeroStillGiveEveryStageALayer) {
-  const auto split = PartitionLayers({.layer_cost = {0, 0, 0}, .stages = 3});
-  ASSERT_TRUE(split.ok());
-  EXPECT_THAT(*split, ElementsAre(LayerRange{0, 1}, LayerRange{1, 2}, LayerRange{2, 3}));
-}
+TEST(Partitioner, CostsOfZeroStillGiveEveryStageALayer) { EXPECT_THAT(Cuts(Alike(3, {0, 0, 0})), ElementsAre(1, 2)); }
 
 TEST(Partitioner, RefusesWhatMakesNoSense) {
-  const auto message = [](PartitionInput input) {
-    const auto split = PartitionLayers(input);
-    EXPECT_EQ(split.status().code(), absl::StatusCode::kInvalidArgument);
-    return std::string(split.status().message());
-  };
-  EXPECT_THAT(message({.layer_cost = {1, 1}, .stages = 3}), HasSubstr("3 stages for 2 layers"));
-  EXPECT_THAT(message({.layer_cost = {1, 1}, .stages = 0}), HasSubstr("0 stages"));
-  EXPECT_THAT(message({.layer_cost = {1, -1}, .stages = 1}), HasSubstr("layer 1 is -1"));
-  EXPECT_THAT(message({.layer_cost = {1}, .embedding_cost = std::nan(""), .stages = 1}), HasSubstr("the embedding"));
-  EXPECT_THAT(message({.layer_cost = {1}, .head_cost = -2, .stages = 1}), HasSubstr("the head is -2"));
-  EXPECT_THAT(message({.layer_cost = {1, 1}, .stages = 2, .stage_speed = {1}}),
-              HasSubstr("1 stage speeds for 2 stages"));
-  EXPECT_THAT(message({.layer_cost = {1, 1}, .stages = 2, .stage_speed = {1, 0}}), HasSubstr("stage 1 is 0"));
-}
-
-TEST(Partitioner, RefusesListsOfTheWrongLength) {
   const auto message = [](const PartitionInput& input) {
     const auto split = PartitionLayers(input);
     EXPECT_EQ(split.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(split.status().message());
   };
-  EXPECT_THAT(message({.layer_cost = {1, 1}, .stages = 2, .hop_cost = {1}}), HasSubstr("1 costs of hops for 2 stages"));
-  EXPECT_THAT(message({.layer_cost = {1, 1}, .stages = 2, .hop_cost = {1, -1}}), HasSubstr("hop of stage 1 is -1"));
-  EXPECT_THAT(message({.layer_cost = {1, 1}, .stages = 1, .stage_costs = {{.layers = {1}}}}),
-              HasSubstr("1 costs of layers for 2 layers"));
-  EXPECT_THAT(message({.layer_cost = {1, 1}, .stages = 1, .stage_costs = {{.layers = {1, -1}}}}),
-              HasSubstr("layer 1 on stage 0 is -1"));
+  EXPECT_THAT(message(Alike(3, {1, 1})), HasSubstr("3 stages for 2 layers"));
+  EXPECT_THAT(message(Alike(0, {1, 1})), HasSubstr("0 stages"));
+  EXPECT_THAT(message(Alike(1, {1, -1})), HasSubstr("layer 1 is -1"));
+  EXPECT_THAT(message(Alike(1, {std::nan("")})), HasSubstr("layer 0 is nan"));
+  EXPECT_THAT(message(Alike(1, {1}, -2)), HasSubstr("the head is -2"));
+  const PartCosts two = {{1, 1}}, bad = {{1, -1}}, one = {{1}};
+  EXPECT_THAT(message({.stages = 3, .costs = {two, two}}), HasSubstr("3 stages for 2 layers"));
+  EXPECT_THAT(message({.stages = 1, .costs = {two, two}}), HasSubstr("2 stages' own costs for 1 stages"));
+  EXPECT_THAT(message({.stages = 2, .costs = {two, one}}), HasSubstr("1 costs of layers for 2 layers"));
+  EXPECT_THAT(message({.stages = 2, .costs = {two, bad}}), HasSubstr("layer 1 on stage 1 is -1"));
+  EXPECT_THAT(message({.stages = 2, .costs = {two}, .hop_cost = {1}}), HasSubstr("1 costs of hops for 2 stages"));
+  EXPECT_THAT(message({.stages = 2, .costs = {two}, .hop_cost = {1, -1}}), HasSubstr("hop of stage 1 is -1"));
   PartitionInput input = TwoHosts(1000, 1000);
   input.memory.hosts.pop_back();
   EXPECT_THAT(message(input), HasSubstr("the hosts have 1 stages, expected 2"));
@@ -322,9 +305,8 @@ TEST(Partitioner, RefusesListsOfTheWrongLength) {
 }
 
 TEST(LayerSplit, ByHandIsTakenAsGiven) {
-  const auto split = ParseLayerSplit("10,9,9", 28, 3);
-  ASSERT_TRUE(split.ok()) << split.status();
-  EXPECT_THAT(*split, ElementsAre(LayerRange{0, 10}, LayerRange{10, 19}, LayerRange{19, 28}));
+  const auto split = ParseLayerSplit("10,9,9", 28, 3).value();
+  EXPECT_THAT(split, ElementsAre(LayerRange{0, 10}, LayerRange{10, 19}, LayerRange{19, 28}));
 }
 
 TEST(LayerSplit, SaysWhatIsWrongWithAllNumbers) {

@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/model/model_description.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/plan/assumed_facts.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "gtest/gtest.h"
 
@@ -27,18 +27,51 @@ inline std::shared_ptr<const ModelDescription> Model(const std::string& name = "
   return *model;
 }
 
+// A stage on a host without a BF16 dot.
+inline pb::Hello StageOn(const std::string& host, uint64_t available_bytes = 8 * kGiB, int cores = 4) {
+  pb::Hello hello;
+  hello.set_role(pb::Hello::ROLE_STAGE);
+  hello.set_host(host);
+  hello.set_allowed_cores(cores);
+  hello.set_available_memory_bytes(available_bytes);
+  hello.add_isas(pb::INSTRUCTION_SET_AVX2);
+  return hello;
+}
+
+inline pb::ConfigureJob Job() {
+  pb::ConfigureJob job;
+  SetJobSettings({.policy = Policy::kInterleaved, .prefix_caching = false}, &job);
+  return job;
+}
+
+inline constexpr JobEpoch kEpoch = {.run_id = 7, .epoch = 3};
+
+inline JobPlan Planned(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages,
+                       const ModelDescription& model = *Model()) {
+  absl::StatusOr<JobPlan> plan = PlanJob(job, stages, model, kEpoch);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : JobPlan{.group_blocks = {0, 0}};
+}
+
+// Why it is refused.
+inline std::string Refusal(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages, absl::StatusCode code,
+                           const ModelDescription& model = *Model()) {
+  const absl::Status status = PlanJob(job, stages, model, kEpoch).status();
+  EXPECT_EQ(status.code(), code) << status;
+  return std::string(status.message());
+}
+
 // One stage on each of so many equal hosts of 4 cores.
 inline ClusterQuestion Question(int hosts, const std::string& model = "qwen3-0.6b/q8_0") {
   ClusterQuestion question;
-  auto opened = OpenModel("dummy://" + model);
-  EXPECT_TRUE(opened.ok()) << opened.status();
-  question.model = *opened;
+  question.model = Model(model);
   for (int i = 0; i < hosts; ++i) {
     question.profile.hosts.push_back(AssumedHost("n" + std::to_string(i), 4, 16 * kGiB, InstructionSet::kAvx512Vnni));
     question.stage_hosts.push_back(i);
   }
   question.profile.default_link = AssumedLink();
-  SetJobSettings({.policy = Policy::kInterleaved, .prefill_chunk = 0, .prefix_caching = false}, &question.job);
+  question.job = Job();
+  question.job.set_prefill_chunk(0);
   return question;
 }
 

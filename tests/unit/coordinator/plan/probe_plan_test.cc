@@ -44,10 +44,8 @@ TEST(ProbePlan, MeasuresEveryLinkOnceHoweverHostsAreMixed) {
 }
 
 TEST(ProbePlan, MeasuresOneProcessThenMoreAndMore) {
-  EXPECT_THAT(ProcessCounts(1), ElementsAre(1));
-  EXPECT_THAT(ProcessCounts(2), ElementsAre(1, 2));
-  EXPECT_THAT(ProcessCounts(6), ElementsAre(1, 2, 4, 6));
-  EXPECT_THAT(ProcessCounts(8), ElementsAre(1, 2, 4, 8));
+  EXPECT_THAT(SpeedRuns(6, 3, 3), ElementsAre(SpeedRun{1, 3}, SpeedRun{2, 3}, SpeedRun{4, 3}, SpeedRun{6, 3}));
+  EXPECT_THAT(SpeedRuns(8, 3, 3), ElementsAre(SpeedRun{1, 3}, SpeedRun{2, 3}, SpeedRun{4, 3}, SpeedRun{8, 3}));
   EXPECT_THAT(SpeedRuns(2, 1, 2), ElementsAre(SpeedRun{1, 1}, SpeedRun{1, 2}, SpeedRun{2, 1}));
   EXPECT_THAT(SpeedRuns(1, 4, 4), ElementsAre(SpeedRun{1, 4}));
 }

@@ -1,13 +1,13 @@
+#include "coordinator/report/chart.h"
+
 #include <cmath>
 #include <limits>
 #include <regex>
 #include <string>
 #include <vector>
 
-#include "coordinator/report/chart_style.h"
-#include "coordinator/report/row_chart.h"
-#include "coordinator/report/text_width.h"
-#include "coordinator/report/xy_chart.h"
+#include "coordinator/report/axis_scale.h"
+#include "coordinator/report/svg_canvas.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/report/xml_check.h"
@@ -19,6 +19,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Le;
+using ::testing::Not;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -159,6 +160,139 @@ TEST(TextWidth, WrapsAndElidesToTheWidth) {
   EXPECT_EQ(ElideText("label", 3, 12), "");
   EXPECT_THAT(WrapText("one two  three", 50, 12), ElementsAre("one two", "three"));
   EXPECT_THAT(WrapText("", 40, 12), ElementsAre());
+}
+
+std::vector<std::string> Labels(const AxisScale& scale) {
+  std::vector<std::string> labels;
+  for (const AxisTick& tick : scale.ticks()) labels.push_back(tick.label);
+  return labels;
+}
+
+TEST(AxisScale, MarksRoundNumbers) {
+  EXPECT_THAT(Labels(AxisScale::ForValues(ScaleKind::kLinear, {3, 87}, true, 6)),
+              ElementsAre("0", "20", "40", "60", "80", "100"));
+  EXPECT_THAT(Labels(AxisScale::ForValues(ScaleKind::kLinear, {0.31, 0.38}, false, 6)),
+              ElementsAre("0.3", "0.32", "0.34", "0.36", "0.38"));
+  EXPECT_THAT(Labels(AxisScale::ForValues(ScaleKind::kLinear, {-7, 13}, false, 6)),
+              ElementsAre("-10", "-5", "0", "5", "10", "15"));
+  EXPECT_THAT(Labels(AxisScale::ForValues(ScaleKind::kLinear, {26000}, true, 4)),
+              ElementsAre("0", "10k", "20k", "30k"));
+}
+
+TEST(AxisScale, MarksPowersOfTenAndRoundNumbersBetweenThem) {
+  EXPECT_THAT(Labels(AxisScale::ForValues(ScaleKind::kLog, {3, 87}, true, 8)),
+              ElementsAre("2", "5", "10", "20", "50", "100"));
+  EXPECT_THAT(Labels(AxisScale::ForValues(ScaleKind::kLog, {0.02, 900}, true, 8)),
+              ElementsAre("0.01", "0.1", "1", "10", "100", "1000"));
+}
+
+TEST(AxisScale, MarksTheGivenNumbersOnceEach) {
+  EXPECT_THAT(Labels(AxisScale::AtValues(ScaleKind::kLog, {4, 1, 2, 1})), ElementsAre("1", "2", "4"));
+}
+
+TEST(AxisScale, PutsItsEndsAtItsPixels) {
+  AxisScale scale = AxisScale::ForValues(ScaleKind::kLinear, {0, 10}, true, 6);
+  scale.SetPixels(100, 200);
+  EXPECT_EQ(scale.At(0), 100);
+  EXPECT_EQ(scale.At(10), 200);
+  EXPECT_EQ(scale.At(5), 150);
+  EXPECT_EQ(scale.At(1e9), 200);
+  AxisScale log = AxisScale::ForValues(ScaleKind::kLog, {1, 100}, true, 3);
+  log.SetPixels(0, 100);
+  EXPECT_NEAR(log.At(10), 50, 1e-9);
+  EXPECT_EQ(log.At(0), 0);
+}
+
+TEST(AxisScale, HasASpanWhateverTheValuesAre) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const std::vector<std::vector<double>> hostile = {{},
+                                                    {0},
+                                                    {5},
+                                                    {5, 5, 5},
+                                                    {-3},
+                                                    {nan},
+                                                    {inf, -inf},
+                                                    {0, 0},
+                                                    {1e-300, 1e300},
+                                                    {1e300},
+                                                    {-1e308, 1e308},
+                                                    {std::numeric_limits<double>::denorm_min()},
+                                                    {1, 1 + 1e-15}};
+  for (const std::vector<double>& values : hostile) {
+    for (ScaleKind kind : {ScaleKind::kLinear, ScaleKind::kLog}) {
+      for (bool from_zero : {false, true}) {
+        for (int ticks : {2, 3, 8}) {
+          AxisScale scale = AxisScale::ForValues(kind, values, from_zero, ticks);
+          scale.SetPixels(0, 400);
+          SCOPED_TRACE(::testing::PrintToString(values) + (kind == ScaleKind::kLog ? " log" : " linear"));
+          EXPECT_LT(scale.low(), scale.high());
+          EXPECT_GE(scale.ticks().size(), 1u);
+          EXPECT_LE(scale.ticks().size(), static_cast<size_t>(ticks) + 1);
+          for (double value : values) {
+            EXPECT_GE(scale.At(value), 0);
+            EXPECT_LE(scale.At(value), 400);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(TickLabel, IsShort) {
+  EXPECT_EQ(TickLabel(0), "0");
+  EXPECT_EQ(TickLabel(1200), "1200");
+  EXPECT_EQ(TickLabel(12000), "12k");
+  EXPECT_EQ(TickLabel(0.25), "0.25");
+  EXPECT_EQ(TickLabel(3e9), "3G");
+  EXPECT_EQ(TickLabel(0.1 + 0.2), "0.3");
+}
+
+TEST(EscapeMarkup, LeavesNothingThatEndsATextOrAnAttribute) {
+  EXPECT_EQ(EscapeMarkup("<b a=\"x\" c='y'>&amp;"), "&lt;b a=&quot;x&quot; c=&#39;y&#39;&gt;&amp;amp;");
+}
+
+TEST(EscapeMarkup, KeepsCharactersOfEveryScript) {
+  EXPECT_EQ(EscapeMarkup("2 × µ 模型 \xF0\x9F\x9A\x82"), "2 × µ 模型 \xF0\x9F\x9A\x82");
+}
+
+TEST(EscapeMarkup, ReplacesWhatIsNoUtf8AndWhatXmlForbids) {
+  const std::string replacement = "\xEF\xBF\xBD";
+  EXPECT_EQ(EscapeMarkup(std::string("a\0b", 3)), "a" + replacement + "b");
+  EXPECT_EQ(EscapeMarkup("\x1b[1m"), replacement + "[1m");
+  EXPECT_EQ(EscapeMarkup("\xC3("), replacement + "(");                               // cut off
+  EXPECT_EQ(EscapeMarkup("\xC0\xBC"), replacement + replacement);                    // '<' in too many bytes
+  EXPECT_EQ(EscapeMarkup("\xED\xA0\x80"), replacement + replacement + replacement);  // half of a pair
+  EXPECT_EQ(EscapeMarkup("\xEF\xBF\xBE"), replacement + replacement + replacement);  // U+FFFE
+  EXPECT_EQ(EscapeMarkup("\xE2\x82"), replacement + replacement);
+}
+
+TEST(SvgNumber, HasTwoDigitsAtMostAndNoTrailingZeros) {
+  EXPECT_EQ(SvgNumber(1), "1");
+  EXPECT_EQ(SvgNumber(1.5), "1.5");
+  EXPECT_EQ(SvgNumber(2.0 / 3), "0.67");
+  EXPECT_EQ(SvgNumber(-0.001), "0");
+  EXPECT_EQ(SvgNumber(100), "100");
+}
+
+TEST(SvgNumber, TakesNothingThatIsNoNumber) { EXPECT_DEATH(SvgNumber(1.0 / 0.0), "isfinite"); }
+
+TEST(SvgCanvas, MakesAWellFormedPictureOfEveryShape) {
+  SvgCanvas canvas;
+  canvas.DefinePattern("p", SvgCanvas::Pattern::kLines, "#000");
+  canvas.DefinePattern("q", SvgCanvas::Pattern::kDots, "#000");
+  canvas.BeginTooltip("<&>\"");
+  for (int shape = 0; shape < kMarkerShapes; ++shape) {
+    canvas.Marker({10, 10}, static_cast<MarkerShape>(shape), "#123456", shape % 2 == 0, 4);
+  }
+  canvas.EndTooltip();
+  canvas.Polyline({{1, 1}}, "");  // nothing to join
+  canvas.Polyline({{1, 1}, {2, 2}}, "stroke=\"#000\"");
+  canvas.Text({1, 1}, "</text><script>", TextAnchor::kMiddle, 12, "");
+  const std::string svg = canvas.Finish(100, 50, "a \"name\"");
+  EXPECT_EQ(XmlProblem(svg), "");
+  EXPECT_EQ(CoordinateProblem(svg), "");
+  EXPECT_THAT(svg, Not(HasSubstr("<script")));
+  EXPECT_THAT(svg, HasSubstr("viewBox=\"0 0 100 50\""));
 }
 
 }  // namespace

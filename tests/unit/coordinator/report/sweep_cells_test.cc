@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/report/prediction_ratio.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/report/synthetic_sweep.h"

@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "coordinator/report/report_page.h"
 #include "coordinator/report/report_tables.h"
 #include "coordinator/report/report_text.h"
 #include "gmock/gmock.h"

@@ -1,38 +1,22 @@
 // How much of the work is done twice when the pool is too small for what was admitted.
 
-#include <deque>
-#include <optional>
-#include <utility>
-
 #include "coordinator/schedule/scheduler.h"
 #include "gtest/gtest.h"
-#include "tests/unit/coordinator/schedule/simulated_stages.h"
+#include "tests/unit/coordinator/schedule/scheduler_machine.h"
 
 namespace stagecoach {
 namespace {
 
 // Every sequence: `prompt` tokens and `new_tokens` more. The share of the rows computed that had been computed before.
 double RecomputedShare(const SchedulerOptions& options, int sequences, int64_t prompt, int64_t new_tokens) {
-  Scheduler scheduler(options);
-  SimulatedStages stages(options);
-  for (int id = 1; id <= sequences; ++id) {
-    SequenceSpec spec{.id = static_cast<SequenceId>(id), .max_new_tokens = new_tokens};
-    spec.prompt.assign(prompt, id % kSimulatedVocabulary);
-    EXPECT_TRUE(scheduler.Add(std::move(spec)).ok());
+  Machine machine(options, /*checked=*/false);
+  for (int id = 1; id <= sequences; ++id) machine.Add(Spec(static_cast<SequenceId>(id), prompt, new_tokens));
+  while (machine.scheduler.HasUnfinished() && !::testing::Test::HasFailure()) {
+    while (machine.TrySubmit()) continue;
+    machine.Confirm();
   }
-  std::deque<StepResult> results;
-  while (scheduler.HasUnfinished()) {
-    while (const std::optional<MicroBatch> batch = scheduler.Next()) {
-      absl::StatusOr<StepResult> result = stages.Run(*batch);
-      EXPECT_TRUE(result.ok()) << result.status();
-      if (!result.ok()) return 1;
-      results.push_back(*std::move(result));
-    }
-    EXPECT_TRUE(scheduler.Confirm(results.front()).ok());
-    results.pop_front();
-  }
-  EXPECT_TRUE(scheduler.CheckIntegrity().ok());
-  const SchedulerCounters& counters = scheduler.counters();
+  EXPECT_TRUE(machine.scheduler.CheckIntegrity().ok());
+  const SchedulerCounters& counters = machine.scheduler.counters();
   const double computed = static_cast<double>(counters.prefill_rows + counters.decode_rows);
   return 1 - static_cast<double>(sequences * (prompt + new_tokens - 1)) / computed;
 }
@@ -50,32 +34,25 @@ TEST(Admission, RecomputesLittleWhenManyMoreSequencesWaitThanThePoolHolds) {
   EXPECT_LT(RecomputedShare(options, 96, 200, 600), 0.21) << "four micro-batches in flight";
 }
 
-SequenceSpec Waiting(SequenceId id, int64_t prompt, int64_t new_tokens) {
-  SequenceSpec spec{.id = id, .max_new_tokens = new_tokens};
-  spec.prompt.assign(prompt, 1);
-  return spec;
-}
-
 // How many of two sequences run together when the second one comes as the first one decodes its first row.
 size_t RunningTogether(int32_t blocks, const SequenceSpec& first, const SequenceSpec& second) {
   const SchedulerOptions options{.block_tokens = 4, .group_blocks = {blocks}, .context = 32, .max_open_tokens = 64};
-  Scheduler scheduler(options);
-  SimulatedStages stages(options);
-  EXPECT_TRUE(scheduler.Add(first).ok());
-  EXPECT_TRUE(scheduler.Confirm(*stages.Run(*scheduler.Next())).ok());
-  EXPECT_TRUE(scheduler.Add(second).ok());
-  return scheduler.Next()->slices.size();
+  Machine machine(options);
+  machine.Add(first);
+  machine.Step();
+  machine.Add(second);
+  return machine.Submit().slices.size();
 }
 
 TEST(Admission, KeepsBlocksForTheGrowthOfThoseThatDecode) {
   // The first one has its second block, and may need four more.
-  EXPECT_EQ(RunningTogether(7, Waiting(1, 6, 20), Waiting(2, 6, 20)), 1u);
-  EXPECT_EQ(RunningTogether(8, Waiting(1, 6, 20), Waiting(2, 6, 20)), 2u);
+  EXPECT_EQ(RunningTogether(7, Spec(1, 6, 20), Spec(2, 6, 20)), 1u);
+  EXPECT_EQ(RunningTogether(8, Spec(1, 6, 20), Spec(2, 6, 20)), 2u);
 }
 
 TEST(Admission, KeepsNoMoreBlocksThanThoseThatDecodeCanStillNeed) {
-  EXPECT_EQ(RunningTogether(5, Waiting(1, 6, 8), Waiting(2, 6, 8)), 1u);
-  EXPECT_EQ(RunningTogether(5, Waiting(1, 6, 7), Waiting(2, 6, 8)), 2u) << "one more block, for rows 8 to 11";
+  EXPECT_EQ(RunningTogether(5, Spec(1, 6, 8), Spec(2, 6, 8)), 1u);
+  EXPECT_EQ(RunningTogether(5, Spec(1, 6, 7), Spec(2, 6, 8)), 2u) << "one more block, for rows 8 to 11";
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
-#include "coordinator/schedule/phase_switch.h"
-
 #include <cmath>
 
+#include "coordinator/schedule/policy/phases.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach {

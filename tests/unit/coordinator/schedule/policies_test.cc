@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/schedule/policy/interleaved.h"
 #include "coordinator/schedule/scheduler.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/coordinator/schedule/simulated_stages.h"
+#include "tests/unit/coordinator/schedule/scheduler_machine.h"
 
 namespace stagecoach {
 namespace {
@@ -32,36 +35,19 @@ SchedulerOptions Options(Policy policy) {
           .max_open_tokens = 4096};
 }
 
-class Composer {
+class Composer : public Machine {
  public:
-  explicit Composer(const SchedulerOptions& options) : scheduler_(options), stages_(options) {}
+  explicit Composer(const SchedulerOptions& options) : Machine(options, /*checked=*/false) {}
 
   void Add(SequenceId id, int64_t prompt, int64_t new_tokens = 500) {
-    SequenceSpec spec{.id = id, .max_new_tokens = new_tokens};
-    spec.prompt.assign(prompt, 1);
-    ASSERT_TRUE(scheduler_.Add(std::move(spec)).ok());
+    Machine::Add({.id = id, .prompt = std::vector<TokenId>(prompt, 1), .max_new_tokens = new_tokens});
+  }
+  // Of the same lengths.
+  void AddAll(SequenceId first, SequenceId last, int64_t prompt, int64_t new_tokens = 500) {
+    for (SequenceId id = first; id <= last; ++id) Add(id, prompt, new_tokens);
   }
 
-  std::vector<SequenceSlice> Submit() {
-    std::vector<SequenceSlice> slices = TrySubmit();
-    EXPECT_FALSE(slices.empty());
-    return slices;
-  }
-  // Empty when there is nothing to hand out.
-  std::vector<SequenceSlice> TrySubmit() {
-    const std::optional<MicroBatch> batch = scheduler_.Next();
-    if (!batch) return {};
-    absl::StatusOr<StepResult> result = stages_.Run(*batch);
-    EXPECT_TRUE(result.ok()) << result.status();
-    if (result.ok()) results_.push_back(*std::move(result));
-    batches_.push_back(*batch);
-    return batch->slices;
-  }
-  void Confirm() {
-    EXPECT_TRUE(scheduler_.Confirm(results_.front()).ok());
-    results_.pop_front();
-    batches_.pop_front();
-  }
+  std::vector<SequenceSlice> Submit() { return Machine::Submit().slices; }
   std::vector<SequenceSlice> Step() {
     std::vector<SequenceSlice> slices = Submit();
     Confirm();
@@ -69,13 +55,12 @@ class Composer {
   }
   // The same, with what the slowest stage took: for the step, for each row, for each pair of rows.
   std::vector<SequenceSlice> Step(double fixed_us, double row_us, double pair_us = 0) {
-    std::vector<SequenceSlice> slices = Submit();
+    const MicroBatch batch = Machine::Submit();
     double us = fixed_us;
-    for (const SequenceSlice& s : slices) us += row_us * s.count + pair_us * s.count * (s.count + 2.0 * s.start);
-    const MicroBatch batch = batches_.back();
+    for (const SequenceSlice& s : batch.slices) us += row_us * s.count + pair_us * s.count * (s.count + 2.0 * s.start);
     Confirm();
-    scheduler_.Took(batch, static_cast<int64_t>(us));
-    return slices;
+    scheduler.ObserveStepTime(batch, static_cast<int64_t>(us));
+    return batch.slices;
   }
 
   // That steps of up to 512 rows take little, and their rows all of it.
@@ -83,7 +68,7 @@ class Composer {
     MicroBatch batch;
     for (int32_t step = 0; step < 16; ++step) {
       batch.slices = {{.sequence = 1000, .count = step % 2 == 0 ? 512 : 1}};
-      scheduler_.Took(batch, 2 * batch.rows());
+      scheduler.ObserveStepTime(batch, 2 * batch.rows());
     }
   }
 
@@ -97,15 +82,18 @@ class Composer {
     for (int i = 0; i < count; ++i) steps.push_back(Describe(Step()));
     return steps;
   }
-  bool busy() const { return scheduler_.HasUnfinished(); }
-  size_t in_flight() const { return results_.size(); }
-  int64_t decoding() const { return scheduler_.decoding(); }
-
- private:
-  Scheduler scheduler_;
-  SimulatedStages stages_;
-  std::deque<StepResult> results_;
-  std::deque<MicroBatch> batches_;
+  // That decode rows fill a budget of four rows, and prompts get their turn by the bound.
+  void ExpectTurnsOfAPromptBesideAFullBudget() {
+    AddAll(1, 4, 1);
+    Step();
+    Add(5, 40);
+    for (int round = 0; round < 3; ++round) {
+      for (int i = 0; i < kStarvationBound; ++i) EXPECT_EQ(Step().back().sequence, 4u);
+      EXPECT_EQ(Describe(Step()), absl::StrCat("5:", 4 * round, "+4"));
+    }
+  }
+  bool busy() const { return scheduler.HasUnfinished(); }
+  int64_t decoding() const { return scheduler.decoding(); }
 };
 
 // Sequence 1 decodes when the prompt of sequence 2 arrives.
@@ -143,10 +131,12 @@ TEST(Policies, DecodePriorityGivesPromptsNoWholeChunkBetweenDecodeGroups) {
   }
 }
 
-TEST(Policies, DecodePriorityGivesWholeChunksWhileNobodyDecodes) {
-  Composer composer(Options(Policy::kDecodePriority));
-  composer.Add(1, 200);
-  EXPECT_THAT(composer.Steps(4), ElementsAre("1:0+64", "1:64+64", "1:128+64", "1:192+8"));
+TEST(Policies, DecodePriorityAndThrottledGiveWholeChunksWhileNobodyDecodes) {
+  for (const Policy policy : {Policy::kDecodePriority, Policy::kThrottled}) {
+    Composer composer(Options(policy));
+    composer.Add(1, 200);
+    EXPECT_THAT(composer.Steps(4), ElementsAre("1:0+64", "1:64+64", "1:128+64", "1:192+8")) << PolicyName(policy);
+  }
 }
 
 TEST(Policies, DecodePriorityLetsNoPromptStarve) {
@@ -170,17 +160,12 @@ TEST(Policies, DecodePriorityLetsNoPromptStarve) {
   EXPECT_EQ(full, 2);
 }
 
-TEST(Policies, InterleavedLetsNoPromptStarveBesideDecodeRowsThatFillTheBudget) {
-  SchedulerOptions options = Options(Policy::kInterleaved);
-  options.max_num_batched_tokens = 4;
-  Composer composer(options);
-  for (SequenceId id = 1; id <= 4; ++id) composer.Add(id, 1);
-  composer.Step();
-  composer.Add(5, 40);
-  for (int round = 0; round < 3; ++round) {
-    for (int i = 0; i < kStarvationBound; ++i) EXPECT_EQ(composer.Step().back().sequence, 4u);
-    const std::vector<SequenceSlice> slices = composer.Step();
-    EXPECT_EQ(Composer::Describe(slices), absl::StrCat("5:", 4 * round, "+4"));
+TEST(Policies, InterleavedAndThrottledLetNoPromptStarveBesideDecodeRowsThatFillTheBudget) {
+  for (const Policy policy : {Policy::kInterleaved, Policy::kThrottled}) {
+    SCOPED_TRACE(PolicyName(policy));
+    SchedulerOptions options = Options(policy);
+    options.max_num_batched_tokens = 4;
+    Composer(options).ExpectTurnsOfAPromptBesideAFullBudget();
   }
 }
 
@@ -268,12 +253,6 @@ TEST(Policies, ThrottledKeepsTheGapToAQuarterOfASecondByItself) {
   EXPECT_EQ(std::count_if(chunks.begin(), chunks.begin() + 10, [](int32_t rows) { return rows < 40; }), 0);
 }
 
-TEST(Policies, ThrottledGivesWholeChunksWhenNobodyDecodes) {
-  Composer composer(Options(Policy::kThrottled));
-  composer.Add(1, 200);
-  EXPECT_THAT(composer.Steps(4), ElementsAre("1:0+64", "1:64+64", "1:128+64", "1:192+8"));
-}
-
 TEST(Policies, ThrottledFillsTheBudgetWithSeveralPromptsWhenNobodyDecodes) {
   Composer composer(Options(Policy::kThrottled));
   composer.TeachThatRowsAreCheap();
@@ -286,19 +265,15 @@ TEST(Policies, ThrottledFillsTheBudgetWithSeveralPromptsWhenNobodyDecodes) {
 TEST(Policies, ThrottledCountsWhatCouldBeAdmittedAsWaiting) {
   SchedulerOptions options = Options(Policy::kThrottled);
   options.max_num_batched_tokens = options.prefill_chunk = 512;
-  Composer all(options);
-  all.TeachThatRowsAreCheap();
-  all.Add(1, 5);
-  all.Step();
-  for (SequenceId id = 2; id <= 5; ++id) all.Add(id, 400);
-  EXPECT_EQ(Composer::Describe(all.Step()), "1:5+1 2:0+200") << "an eighth of four prompts";
-  options.max_num_seqs = 2;
-  Composer one(options);
-  one.TeachThatRowsAreCheap();
-  one.Add(1, 5);
-  one.Step();
-  for (SequenceId id = 2; id <= 5; ++id) one.Add(id, 400);
-  EXPECT_EQ(Composer::Describe(one.Step()), "1:5+1 2:0+50") << "there is a place for one of them";
+  for (const auto& [places, rows] : {std::pair(8, 200), std::pair(2, 50)}) {  // an eighth of four prompts, or of one
+    options.max_num_seqs = places;
+    Composer composer(options);
+    composer.TeachThatRowsAreCheap();
+    composer.Add(1, 5);
+    composer.Step();
+    composer.AddAll(2, 5, 400);
+    EXPECT_EQ(Composer::Describe(composer.Step()), absl::StrCat("1:5+1 2:0+", rows)) << places << " places";
+  }
 }
 
 TEST(Policies, ThrottledTakesThoseThatWaitToFindAsMuchInThePrefixCacheAsThoseBeforeThem) {
@@ -352,19 +327,6 @@ TEST(Policies, ThrottledFitsAnyBudget) {
   }
 }
 
-TEST(Policies, ThrottledLetsNoPromptStarveBesideDecodeRowsThatFillTheBudget) {
-  SchedulerOptions options = Options(Policy::kThrottled);
-  options.max_num_batched_tokens = 4;
-  Composer composer(options);
-  for (SequenceId id = 1; id <= 4; ++id) composer.Add(id, 1);
-  composer.Step();
-  composer.Add(5, 40);
-  for (int round = 0; round < 3; ++round) {
-    for (int i = 0; i < kStarvationBound; ++i) EXPECT_EQ(composer.Step().back().sequence, 4u);
-    EXPECT_EQ(Composer::Describe(composer.Step()), absl::StrCat("5:", 4 * round, "+4"));
-  }
-}
-
 TEST(Policies, PhasesComputesAllPromptsThatFitAndThenDecodes) {
   SchedulerOptions options = Options(Policy::kPhases);
   options.max_num_seqs = 8;
@@ -398,10 +360,10 @@ TEST(Policies, PhasesKeepsItsGroupsEqualAsSequencesEnd) {
   std::deque<size_t> sizes;  // of what is under way
   int since_one_ended = 0, equal_rounds = 0;
   while (composer.busy()) {
-    while (composer.in_flight() < 4) {
-      const std::vector<SequenceSlice> slices = composer.TrySubmit();
-      if (slices.empty()) break;
-      sizes.push_back(slices.front().start >= 8 ? slices.size() : 0);
+    while (composer.results.size() < 4) {
+      const std::optional<MicroBatch> batch = composer.TrySubmit();
+      if (!batch) break;
+      sizes.push_back(batch->slices.front().start >= 8 ? batch->slices.size() : 0);
     }
     const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
     // Whose sequences end is shorter until all have come back.
@@ -520,7 +482,7 @@ TEST(DecodeRows, AreSpreadEvenlyOverTheMicroBatchesInFlight) {
   SchedulerOptions options = Options(Policy::kInterleaved);
   options.micro_batches = 4;
   Composer composer(options);
-  for (SequenceId id = 1; id <= 7; ++id) composer.Add(id, 3);
+  composer.AddAll(1, 7, 3);
   composer.Step();
   std::vector<std::vector<SequenceSlice>> batches;
   for (int i = 0; i < 4; ++i) batches.push_back(composer.Submit());
@@ -538,7 +500,7 @@ TEST(DecodeRows, TakeTurnsEvenWhenOneMicroBatchIsInFlightAtATime) {
   SchedulerOptions options = Options(Policy::kInterleaved);
   options.micro_batches = 4;
   Composer composer(options);
-  for (SequenceId id = 1; id <= 8; ++id) composer.Add(id, 3);
+  composer.AddAll(1, 8, 3);
   composer.Step();
   std::map<SequenceId, int> rows;
   for (int step = 0; step < 40; ++step) {

@@ -1,10 +1,8 @@
-#include "coordinator/schedule/prefill_throttle.h"
-
 #include <algorithm>
 #include <vector>
 
-#include "coordinator/schedule/row_cost.h"
-#include "coordinator/schedule/step_time.h"
+#include "coordinator/schedule/policy/step_time.h"
+#include "coordinator/schedule/policy/throttled.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -23,9 +21,8 @@ int64_t Rows(PrefillThrottle::Load load) {
 }
 
 TEST(PrefillThrottle, LimitsNothingWhileNobodyDecodes) {
-  EXPECT_EQ(Rows({.waiting_rows = 1, .free_share = 0}), PrefillThrottle::kNoLimit);
-  EXPECT_EQ(PrefillThrottle(kMostRows, 1).Rows({.waiting_rows = 1}), PrefillThrottle::kNoLimit)
-      << "there is no gap to keep";
+  EXPECT_EQ(Rows({.waiting_rows = 1, .free_share = 0}), kAllRows);
+  EXPECT_EQ(PrefillThrottle(kMostRows, 1).Rows({.waiting_rows = 1}), kAllRows) << "there is no gap to keep";
 }
 
 TEST(PrefillThrottle, SpreadsWhatWaitsOverEightMicroBatches) {
@@ -229,73 +226,6 @@ TEST(DerivedGap, GrowsWhereHalfOfTheRateDoesNotFitIntoIt) {
   EXPECT_GT(one_decodes.gap_ms, 250);
   EXPECT_GE(one_decodes.rate, 0.5);
   EXPECT_LT(one_decodes.rate, 0.51) << "no longer than half of the rate takes";
-}
-
-TEST(RowCost, FollowsTheExpertsThatStepsRead) {
-  const auto step_us = [](int64_t rows) {
-    const auto of = static_cast<double>(rows);
-    return 3000 + 700 * (kManyExperts.Of(of) - 1) + 20 * of;
-  };
-  RowCostFit experts(kManyExperts), line;
-  for (int i = 0; i < 40; ++i) {
-    for (const int64_t rows : {1, 3, 8, 64}) {
-      experts.Add(rows, static_cast<int64_t>(step_us(rows)));
-      line.Add(rows, static_cast<int64_t>(step_us(rows)));
-    }
-  }
-  const auto says = [](const RowCostFit& fit, int64_t rows) {
-    return fit.cost()->FixedUs(static_cast<double>(rows)) + fit.cost()->row_us * static_cast<double>(rows);
-  };
-  for (const int64_t rows : {2, 16, 32, 128, 512}) {
-    EXPECT_NEAR(says(experts, rows) / step_us(rows), 1, 0.01) << rows;
-  }
-  EXPECT_GT(says(line, 512) / step_us(512), 3) << "what a line has of them";
-  EXPECT_EQ(line.cost()->read_us, 0);
-}
-
-TEST(RowCost, RemembersTheLargestStepOfLate) {
-  RowCostFit fit;
-  fit.Add(512, 9000);
-  for (int i = 0; i < RowCostFit::kMemory; ++i) fit.Add(8, 2000);
-  EXPECT_NEAR(fit.cost()->most_rows, 256, 1);
-  fit.Add(300, 6000);
-  EXPECT_EQ(fit.cost()->most_rows, 300);
-}
-
-TEST(RowCost, IsFoundFromStepsOfDifferentSizes) {
-  RowCostFit fit;
-  for (int i = 0; i < RowCostFit::kNeeded; ++i) {
-    EXPECT_FALSE(fit.cost().has_value());
-    const int64_t rows = i % 2 == 0 ? 4 : 260;
-    fit.Add(rows, 9000 + 150 * rows);
-  }
-  ASSERT_TRUE(fit.cost().has_value());
-  EXPECT_NEAR(fit.cost()->fixed_us, 9000, 100);
-  EXPECT_NEAR(fit.cost()->row_us, 150, 1);
-}
-
-TEST(RowCost, IsTheRowsAloneWhileAllStepsHaveOneSize) {
-  RowCostFit fit;
-  for (int i = 0; i < 100; ++i) fit.Add(64, 6400);
-  EXPECT_NEAR(fit.cost()->fixed_us, 0, 1);
-  EXPECT_NEAR(fit.cost()->row_us, 100, 1);
-}
-
-TEST(RowCost, IsNeverNegative) {
-  RowCostFit fit;
-  for (int i = 0; i < 20; ++i) fit.Add(1 + i % 5, 1000 - 100 * (i % 5));
-  EXPECT_GE(fit.cost()->fixed_us, 0);
-  EXPECT_EQ(fit.cost()->row_us, 0);
-  for (int i = 0; i < 20; ++i) fit.Add(1 + i % 5, 0);
-  EXPECT_GE(fit.cost()->fixed_us, 0);
-  EXPECT_GE(fit.cost()->row_us, 0);
-}
-
-TEST(RowCost, FollowsWhatChanges) {
-  RowCostFit fit;
-  for (int i = 0; i < 1000; ++i) fit.Add(1 + i % 64, 5000 + 100 * (1 + i % 64));
-  for (int i = 0; i < 8 * RowCostFit::kMemory; ++i) fit.Add(1 + i % 64, 5000 + 300 * (1 + i % 64));
-  EXPECT_NEAR(fit.cost()->row_us, 300, 5);
 }
 
 }  // namespace

@@ -32,14 +32,6 @@ SchedulerOptions ReuseOptions() {
           .prefix_caching = true};
 }
 
-// `common` tokens that all have, then some of its own.
-SequenceSpec LikeOthers(SequenceId id, int64_t common, int64_t own, int64_t new_tokens) {
-  SequenceSpec spec{.id = id, .max_new_tokens = new_tokens};
-  for (int64_t i = 0; i < common; ++i) spec.prompt.push_back(static_cast<TokenId>(i * i % kSimulatedVocabulary));
-  for (int64_t i = 0; i < own; ++i) spec.prompt.push_back(static_cast<TokenId>((i + id) % kSimulatedVocabulary));
-  return spec;
-}
-
 class ReuseMachine : public Machine {
  public:
   using Machine::Machine;
@@ -71,7 +63,7 @@ TEST(PrefixReuse, APromptThatBeginsLikeAnEarlierOneBeginsBehindItsFullBlocks) {
   ReuseMachine machine(ReuseOptions());
   EXPECT_EQ(machine.CachedOf(LikeOthers(1, 10, 3, 2)), 0);
   const SequenceSpec spec = LikeOthers(2, 10, 5, 3);
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Add(spec);
   const MicroBatch batch = machine.Submit();
   ASSERT_THAT(batch.open, SizeIs(1));
   EXPECT_EQ(batch.open[0].shared_rows, 8);
@@ -128,12 +120,12 @@ TEST(PrefixReuse, AnotherSaltSharesNothing) {
 
 TEST(PrefixReuse, ABlockIsKnownFromTheNextMicroBatchOnWithoutWaitingForItsResult) {
   ReuseMachine machine(ReuseOptions());
-  ASSERT_TRUE(machine.scheduler.Add(LikeOthers(1, 8, 1, 2)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(LikeOthers(2, 8, 9, 2)).ok());
+  machine.Add(LikeOthers(1, 8, 1, 2));
+  machine.Add(LikeOthers(2, 8, 9, 2));
   const MicroBatch first = machine.Submit();
   ASSERT_THAT(first.open, SizeIs(2));
   EXPECT_EQ(first.open[1].shared_rows, 0);
-  ASSERT_TRUE(machine.scheduler.Add(LikeOthers(3, 8, 5, 2)).ok());
+  machine.Add(LikeOthers(3, 8, 5, 2));
   EXPECT_EQ(machine.Submit().open.at(0).shared_rows, 8);
   machine.Finish(3);
 }
@@ -144,7 +136,7 @@ TEST(PrefixReuse, RowsThatAreToBeScoredAreComputed) {
   for (const auto& [score_from, cached] : {std::pair(0, 0), std::pair(8, 4), std::pair(9, 8), std::pair(21, 20)}) {
     SequenceSpec spec = LikeOthers(10 + score_from, 20, 1, 1);
     spec.score_from = score_from;
-    ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+    machine.Add(spec);
     EXPECT_EQ(machine.Submit().open.at(0).shared_rows, cached) << score_from;
     std::map<int64_t, float> scores;
     while (machine.scheduler.HasUnfinished()) {
@@ -163,7 +155,7 @@ TEST(PrefixReuse, RowsThatAreToBeScoredAreComputed) {
 TEST(PrefixReuse, APreemptedSequenceGoesOnWhereItWasAndItsFirstAdmissionIsReported) {
   ReuseMachine machine(ReuseOptions());
   const SequenceSpec spec = LikeOthers(1, 9, 0, 8);
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Add(spec);
   std::vector<TokenId> tokens;
   for (int step = 0; step < 5; ++step) {
     machine.Submit();
@@ -182,10 +174,10 @@ TEST(PrefixReuse, APreemptedSequenceGoesOnWhereItWasAndItsFirstAdmissionIsReport
 
 TEST(PrefixReuse, ACancelledSequenceLeavesItsBlocksToTheOneThatIsSentAgain) {
   ReuseMachine machine(ReuseOptions());
-  ASSERT_TRUE(machine.scheduler.Add(LikeOthers(1, 30, 0, 4)).ok());
+  machine.Add(LikeOthers(1, 30, 0, 4));
   machine.Submit();  // 16 of its rows
   ASSERT_TRUE(machine.scheduler.Cancel(1).ok());
-  ASSERT_TRUE(machine.scheduler.Add(LikeOthers(2, 30, 0, 4)).ok());
+  machine.Add(LikeOthers(2, 30, 0, 4));
   EXPECT_EQ(machine.Submit().open.at(0).shared_rows, 16);
   EXPECT_EQ(machine.Finish(2), ComputeAlone(LikeOthers(2, 30, 0, 4), 40).output);
 }
@@ -196,8 +188,8 @@ TEST(PrefixReuse, SequencesWithTheSamePromptWaitForOneToComputeItAndOthersPass) 
   options.max_num_batched_tokens = 16;
   options.micro_batches = 4;
   ReuseMachine machine(options);
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(LikeOthers(id, 18, 0, 3)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(LikeOthers(4, 2, 3, 3)).ok());
+  for (SequenceId id = 1; id <= 3; ++id) machine.Add(LikeOthers(id, 18, 0, 3));
+  machine.Add(LikeOthers(4, 2, 3, 3));
   const MicroBatch first = machine.Submit();
   ASSERT_THAT(first.open, SizeIs(2));
   EXPECT_EQ(first.open[1].sequence, 4u) << "behind the two that wait for sequence 1";
@@ -217,7 +209,7 @@ TEST(PrefixReuse, ALeaderThatGoesHandsTheRoleOn) {
     options.max_num_batched_tokens = 8;
     options.prefill_chunk = 8;
     ReuseMachine machine(options);
-    for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(LikeOthers(id, 18, 0, 3)).ok());
+    for (SequenceId id = 1; id <= 3; ++id) machine.Add(LikeOthers(id, 18, 0, 3));
     machine.Submit();
     EXPECT_EQ((cancel ? machine.scheduler.Cancel(1) : machine.scheduler.Preempt(1)), absl::OkStatus());
     EXPECT_TRUE(machine.scheduler.CheckIntegrity().ok()) << machine.scheduler.CheckIntegrity();
@@ -235,7 +227,7 @@ TEST(PrefixReuse, ASiblingCanBeCancelledWhileItWaits) {
   SchedulerOptions options = ReuseOptions();
   options.max_num_batched_tokens = 8;
   ReuseMachine machine(options);
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(LikeOthers(id, 18, 0, 3)).ok());
+  for (SequenceId id = 1; id <= 3; ++id) machine.Add(LikeOthers(id, 18, 0, 3));
   machine.Submit();
   machine.Submit();
   ASSERT_TRUE(machine.scheduler.Cancel(2).ok());
@@ -253,8 +245,8 @@ TEST(PrefixReuse, AdmissionCountsHitsOnceAndEvictableBlocksAsFreeUnlessTheyAreHi
   EXPECT_EQ(machine.scheduler.blocks().evictable(), 4);
   EXPECT_EQ(machine.scheduler.blocks().free(0), 4);
   // 16 shared rows and 10 of its own, and one more: 7 blocks, of which 4 are there. A second like it needs 3 more.
-  ASSERT_TRUE(machine.scheduler.Add(LikeOthers(2, 16, 10, 1)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(LikeOthers(3, 16, 9, 1)).ok());
+  machine.Add(LikeOthers(2, 16, 10, 1));
+  machine.Add(LikeOthers(3, 16, 9, 1));
   const MicroBatch batch = machine.Submit();
   ASSERT_THAT(batch.open, SizeIs(1));
   EXPECT_EQ(machine.scheduler.blocks().used(0), 7);

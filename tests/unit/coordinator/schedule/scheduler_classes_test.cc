@@ -21,29 +21,20 @@ SequenceSpec OfClass(SequenceSpec spec, PriorityClass priority_class) {
 }
 
 TEST(SchedulerClasses, OfALowerClassOneIsAdmittedLaterAndPreemptedFirstWhoeverCameBefore) {
-  SchedulerOptions options = SmallOptions();
-  options.group_blocks = {4};
-  options.context = 16;
-  options.micro_batches = 1;
-  Machine machine(options);
-  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(1, 7, 8), PriorityClass::kBatch)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 7, 8)).ok());
+  Machine machine(TightOptions());
+  machine.Add(OfClass(Spec(1, 7, 8), PriorityClass::kBatch));
+  machine.Add(Spec(2, 7, 8));
   const MicroBatch first = machine.Submit();
   ASSERT_EQ(first.open.size(), 2u);
   EXPECT_EQ(first.open[0].sequence, 2u);
   EXPECT_THAT(machine.scheduler.RunningByClass(), ElementsAre(0, 1, 1));
   machine.Confirm();
   machine.Step();
-  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(3, 7, 2), PriorityClass::kBatch)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(OfClass(Spec(4, 7, 2), PriorityClass::kInteractive)).ok());
+  machine.Add(OfClass(Spec(3, 7, 2), PriorityClass::kBatch));
+  machine.Add(OfClass(Spec(4, 7, 2), PriorityClass::kInteractive));
   EXPECT_THAT(machine.Submit().free, ElementsAre(1u));
   machine.Confirm();
-  std::vector<SequenceId> opened;
-  while (machine.scheduler.HasUnfinished()) {
-    for (const OpenSequence& open : machine.Submit().open) opened.push_back(open.sequence);
-    machine.Confirm();
-  }
-  EXPECT_THAT(opened, ElementsAre(4u, 1u, 3u));
+  EXPECT_THAT(machine.RunToTheEnd(), ElementsAre(4u, 1u, 3u));
 }
 
 TEST(SchedulerClasses, WhatBeganInAJobThatIsGoneGoesBeforeWhatWaits) {
@@ -53,14 +44,9 @@ TEST(SchedulerClasses, WhatBeganInAJobThatIsGoneGoesBeforeWhatWaits) {
   for (SequenceId id = 1; id <= 4; ++id) {
     SequenceSpec spec = Spec(id, 6, 8);
     if (id >= 3) spec.output = ComputeAlone(spec, options.context).output, spec.output.resize(2);
-    ASSERT_TRUE(machine.scheduler.Add(std::move(spec)).ok());
+    machine.Add(std::move(spec));
   }
-  std::vector<SequenceId> opened;
-  while (machine.scheduler.HasUnfinished()) {
-    for (const OpenSequence& open : machine.Submit().open) opened.push_back(open.sequence);
-    machine.Confirm();
-  }
-  EXPECT_THAT(opened, ElementsAre(3u, 4u, 1u, 2u));
+  EXPECT_THAT(machine.RunToTheEnd(), ElementsAre(3u, 4u, 1u, 2u));
 }
 
 TEST(SchedulerClasses, ATenantIsChargedForWhatIsComputedForItOnce) {
@@ -69,14 +55,14 @@ TEST(SchedulerClasses, ATenantIsChargedForWhatIsComputedForItOnce) {
   Machine machine(options);
   SequenceSpec spec = Spec(1, 8, 2);
   spec.tenant = "a";
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Add(spec);
   machine.Step();
   ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
-  while (machine.scheduler.HasUnfinished()) machine.Step();
+  machine.RunToTheEnd();
   EXPECT_EQ(machine.scheduler.queue().CounterOf("a"), 8 + 2 * 2);
   spec.id = 2;
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
-  while (machine.scheduler.HasUnfinished()) machine.Step();
+  machine.Add(spec);
+  machine.RunToTheEnd();
   EXPECT_EQ(machine.scheduler.queue().CounterOf("a"), 12 + 4 + 2 * 2) << "a block of the prompt was found";
 }
 

@@ -1,13 +1,11 @@
 // How many sequences are looked at, whatever the clock says. tests/bench/scheduler_bench.cc has the time.
 
 #include <cstdint>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "coordinator/schedule/scheduler.h"
 #include "gtest/gtest.h"
-#include "tests/unit/coordinator/schedule/simulated_stages.h"
+#include "tests/unit/coordinator/schedule/scheduler_machine.h"
 
 namespace stagecoach {
 namespace {
@@ -23,31 +21,19 @@ SchedulerOptions Options() {
           .max_open_tokens = 4 * kSequences};
 }
 
-class CountingMachine {
+class CountingMachine : public Machine {
  public:
-  explicit CountingMachine(const SchedulerOptions& options) : scheduler(options), stages_(options) {}
+  explicit CountingMachine(const SchedulerOptions& options) : Machine(options, /*checked=*/false) {}
 
-  void Add(SequenceId id) {
-    SequenceSpec spec{.id = id, .prompt = {1, 2}, .max_new_tokens = 60};
-    ASSERT_TRUE(scheduler.Add(std::move(spec)).ok());
-  }
+  void Add(SequenceId id) { Machine::Add({.id = id, .prompt = {1, 2}, .max_new_tokens = 60}); }
 
   // The visits of a micro-batch on its way through the scheduler, and its slices.
   std::pair<uint64_t, size_t> Step() {
     const uint64_t before = scheduler.counters().visits;
-    const std::optional<MicroBatch> batch = scheduler.Next();
-    EXPECT_TRUE(batch.has_value());
-    if (!batch) return {};
-    const absl::StatusOr<StepResult> result = stages_.Run(*batch);
-    EXPECT_TRUE(result.ok()) << result.status();
-    EXPECT_TRUE(!result.ok() || scheduler.Confirm(*result).ok());
-    return {scheduler.counters().visits - before, batch->slices.size()};
+    const size_t slices = Submit().slices.size();
+    Confirm();
+    return {scheduler.counters().visits - before, slices};
   }
-
-  Scheduler scheduler;
-
- private:
-  SimulatedStages stages_;
 };
 
 TEST(SchedulerCost, AMicroBatchLooksTwiceAtEverySequenceThatItHolds) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -186,8 +187,8 @@ class History {
     results_.pop_front();
     ASSERT_TRUE(events.ok()) << events.status();
     // Times that have nothing to do with the work: they steer, and must not matter.
-    scheduler_.Took(batches_.front(),
-                    Draw(0, 3) == 0 && pair_us_ == 0 ? Draw(0, 1000000000) : TimeUs(batches_.front()));
+    scheduler_.ObserveStepTime(batches_.front(),
+                               Draw(0, 3) == 0 && pair_us_ == 0 ? Draw(0, 1000000000) : TimeUs(batches_.front()));
     batches_.pop_front();
     CheckIntegrity();
     for (const SequenceEvent& event : *events) Take(event);
@@ -277,108 +278,102 @@ std::string Describe(const SchedulerOptions& o) {
                       ", open ", o.max_open_tokens, o.prefix_caching ? ", prefix cache" : "");
 }
 
-TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {
-  constexpr uint32_t kHistories = 1500;
-  uint64_t preemptions = 0, caching = 0;
-  int64_t hits = 0;
-  for (uint32_t seed = 0; seed < kHistories; ++seed) {
-    std::mt19937 random(seed);
-    SchedulerOptions options = RandomOptions(random);
-    options.prefix_caching = seed / 6 % 2 == 1;  // with and without cancels and preemptions
-    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
-    History history(seed, options);
-    history.Run(/*arrivals=*/10, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 20 : 0);
-    if (HasFailure()) return;
-    if (seed % 3 != 1) preemptions += history.counters().preemptions;
-    caching += options.prefix_caching;
-    hits += history.counters().prefix_hits;
-  }
-  EXPECT_GT(hits, static_cast<int64_t>(20 * caching)) << "rows of 10 sequences that were not computed twice";
-  EXPECT_GT(preemptions, kHistories / 3) << "the pools were too large to prove anything";
-}
+struct Histories {
+  uint32_t count = 0;
+  int arrivals = 10, preemptions = 20;
+  int64_t pair_us = 0;
+  bool tenants = false;
+  std::function<void(std::mt19937&, uint32_t seed, SchedulerOptions*)> change;
+  std::function<void(const History&, const SchedulerOptions&)> look;
+};
+struct Totals {
+  uint64_t preemptions = 0;  // for want of blocks
+  int64_t caching = 0, hits = 0, released = 0;
+  int shrunk_chunks = 0;
+};
 
-TEST(SchedulerHistories, WithTenantsAndClassesEverySequenceHasTheAnswerItHasAlone) {
-  constexpr uint32_t kHistories = 750;
-  uint64_t preemptions = 0;
-  for (uint32_t seed = 0; seed < kHistories; ++seed) {
+// With and without the prefix cache, cancels and preemptions.
+Totals RunHistories(const Histories& of) {
+  Totals totals;
+  for (uint32_t seed = 0; seed < of.count && !::testing::Test::HasFailure(); ++seed) {
     std::mt19937 random(seed);
     SchedulerOptions options = RandomOptions(random);
     options.prefix_caching = seed / 6 % 2 == 1;
+    if (of.change) of.change(random, seed, &options);
     SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
-    History history(seed, options, /*pair_us=*/0, /*tenants=*/2 + static_cast<int>(seed % 4));
-    history.Run(/*arrivals=*/16, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 20 : 0);
-    if (HasFailure()) return;
-    if (seed % 3 != 1) preemptions += history.counters().preemptions;
+    History history(seed, options, of.pair_us, of.tenants ? 2 + static_cast<int>(seed % 4) : 1);
+    history.Run(of.arrivals, /*with_cancels=*/seed % 2 == 1, seed % 3 == 1 ? of.preemptions : 0);
+    if (of.look) of.look(history, options);
+    if (seed % 3 != 1) totals.preemptions += history.counters().preemptions;
+    totals.caching += options.prefix_caching ? 1 : 0;
+    totals.hits += history.counters().prefix_hits;
+    totals.released += history.stages().released();
+    totals.shrunk_chunks += history.shrunk_chunks();
   }
-  EXPECT_GT(preemptions, kHistories / 3) << "the pools were too large to prove anything";
+  return totals;
+}
+
+TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {
+  const Totals totals = RunHistories({.count = 1500});
+  EXPECT_GT(totals.hits, 20 * totals.caching) << "rows of 10 sequences that were not computed twice";
+  EXPECT_GT(totals.preemptions, 1500u / 3) << "the pools were too large to prove anything";
+}
+
+TEST(SchedulerHistories, WithTenantsAndClassesEverySequenceHasTheAnswerItHasAlone) {
+  const Totals totals = RunHistories({.count = 750, .arrivals = 16, .tenants = true});
+  EXPECT_GT(totals.preemptions, 750u / 3) << "the pools were too large to prove anything";
 }
 
 // Groups with windows beside one without, in any order; pools from what one row needs to what all sequences could use.
 TEST(SchedulerHistories, WithWindowsEverySequenceHasTheAnswerItHasAlone) {
-  constexpr uint32_t kHistories = 500;
-  uint64_t preemptions = 0;
-  int64_t hits = 0, released = 0;
-  for (uint32_t seed = 0; seed < kHistories; ++seed) {
-    std::mt19937 random(seed);
-    SchedulerOptions options = RandomOptions(random);
-    options.prefix_caching = seed / 6 % 2 == 1;
-    options.context = 2 + static_cast<int64_t>(random() % 60);
-    options.max_open_tokens = 2 * options.context;
-    const auto whole_context = static_cast<uint32_t>((options.context - 1) / options.block_tokens + 1);
+  const auto with_windows = [](std::mt19937& random, uint32_t, SchedulerOptions* options) {
+    options->context = 2 + static_cast<int64_t>(random() % 60);
+    options->max_open_tokens = 2 * options->context;
+    const auto whole_context = static_cast<uint32_t>((options->context - 1) / options->block_tokens + 1);
     const auto full_blocks = static_cast<int32_t>(whole_context + random() % whole_context);
-    options.group_blocks = {full_blocks};
-    options.group_windows = {0};
+    options->group_blocks = {full_blocks};
+    options->group_windows = {0};
     for (uint32_t windowed = 1 + random() % 2; windowed > 0; --windowed) {
       const auto window = 1 + static_cast<int64_t>(random() % 12);
-      const auto least = std::min<int64_t>(full_blocks, MostBlocksSeen(1, window, options.block_tokens));
-      const auto at = static_cast<int64_t>(random() % (options.group_blocks.size() + 1));
-      options.group_blocks.insert(options.group_blocks.begin() + at,
-                                  static_cast<int32_t>(least + static_cast<int64_t>(random() % 12)));
-      options.group_windows.insert(options.group_windows.begin() + at, window);
+      const auto least = std::min<int64_t>(full_blocks, MostBlocksSeen(1, window, options->block_tokens));
+      const auto at = static_cast<int64_t>(random() % (options->group_blocks.size() + 1));
+      options->group_blocks.insert(options->group_blocks.begin() + at,
+                                   static_cast<int32_t>(least + static_cast<int64_t>(random() % 12)));
+      options->group_windows.insert(options->group_windows.begin() + at, window);
     }
-    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
-    History history(seed, options);
-    history.Run(/*arrivals=*/10, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 20 : 0);
-    if (HasFailure()) return;
+  };
+  const auto look = [](const History& history, const SchedulerOptions& options) {
     for (size_t group = 0; group < options.group_blocks.size(); ++group) {
       const int64_t window = options.group_windows[group];
       if (window == 0) continue;
       const int64_t chunk = std::min(options.prefill_chunk, options.max_num_batched_tokens);
       EXPECT_LE(history.stages().most_blocks(group), MostBlocksSeen(chunk, window, options.block_tokens));
     }
-    if (seed % 3 != 1) preemptions += history.counters().preemptions;
-    hits += history.counters().prefix_hits;
-    released += history.stages().released();
-  }
-  EXPECT_GT(preemptions, kHistories / 4) << "the pools were too large to prove anything";
-  EXPECT_GT(hits, static_cast<int64_t>(10 * kHistories / 2)) << "rows of 10 sequences that were not computed twice";
-  EXPECT_GT(released, static_cast<int64_t>(10 * kHistories)) << "of 10 sequences";
+  };
+  const Totals totals = RunHistories({.count = 500, .change = with_windows, .look = look});
+  EXPECT_GT(totals.preemptions, 500u / 4) << "the pools were too large to prove anything";
+  EXPECT_GT(totals.hits, 10 * 500 / 2) << "rows of 10 sequences that were not computed twice";
+  EXPECT_GT(totals.released, 10 * 500) << "of 10 sequences";
 }
 
 // Prompts so long, and attention so dear, that chunks shrink; micro-batches of any size beside them.
 TEST(SchedulerHistories, WithChunksThatShrinkEverySequenceHasTheAnswerItHasAlone) {
-  constexpr uint32_t kHistories = 24;
-  int shrunk_chunks = 0;
-  for (uint32_t seed = 0; seed < kHistories; ++seed) {
-    std::mt19937 random(seed);
-    SchedulerOptions options = RandomOptions(random);
-    options.chunking = Chunking::kEqualTime;
-    options.max_num_batched_tokens = 40 + static_cast<int32_t>(random() % 200);
-    options.prefill_chunk = 70 + static_cast<int32_t>(random() % 200);
-    options.block_tokens = 16;
-    options.context = 500 + static_cast<int64_t>(random() % 500);
-    const auto whole_context = static_cast<int32_t>((options.context - 1) / options.block_tokens + 1);
-    for (int32_t& blocks : options.group_blocks)
+  const auto with_long_prompts = [](std::mt19937& random, uint32_t seed, SchedulerOptions* options) {
+    options->chunking = Chunking::kEqualTime;
+    options->max_num_batched_tokens = 40 + static_cast<int32_t>(random() % 200);
+    options->prefill_chunk = 70 + static_cast<int32_t>(random() % 200);
+    options->block_tokens = 16;
+    options->context = 500 + static_cast<int64_t>(random() % 500);
+    const auto whole_context = static_cast<int32_t>((options->context - 1) / options->block_tokens + 1);
+    for (int32_t& blocks : options->group_blocks) {
       blocks = whole_context + static_cast<int32_t>(random() % whole_context);
-    options.max_open_tokens = 2 * options.context;
-    options.prefix_caching = seed % 4 >= 2;
-    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
-    History history(seed, options, /*pair_us=*/100);
-    history.Run(/*arrivals=*/6, /*with_cancels=*/seed % 2 == 1, /*preemptions=*/seed % 3 == 1 ? 5 : 0);
-    if (HasFailure()) return;
-    shrunk_chunks += history.shrunk_chunks();
-  }
-  EXPECT_GT(shrunk_chunks, static_cast<int>(kHistories)) << "no chunks shrank, so nothing was proven";
+    }
+    options->max_open_tokens = 2 * options->context;
+    options->prefix_caching = seed % 4 >= 2;
+  };
+  const Totals totals =
+      RunHistories({.count = 24, .arrivals = 6, .preemptions = 5, .pair_us = 100, .change = with_long_prompts});
+  EXPECT_GT(totals.shrunk_chunks, 24) << "no chunks shrank, so nothing was proven";
 }
 
 }  // namespace

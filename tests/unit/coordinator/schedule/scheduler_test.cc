@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/schedule/policy/interleaved.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/schedule/scheduler_machine.h"
@@ -111,7 +112,7 @@ TEST(Scheduler, RefusesARequestWithNothingLeftToProduce) {
 
 TEST(Scheduler, CutsNewTokensToWhatTheContextLeaves) {
   Machine machine(SmallOptions());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 30, 100)).ok());
+  machine.Add(Spec(1, 30, 100));
   std::vector<TokenId> tokens;
   std::optional<FinishReason> reason;
   while (!reason) {
@@ -128,7 +129,7 @@ TEST(Scheduler, ChunksOfOnePromptFollowEachOtherWithoutWaiting) {
   SchedulerOptions options{
       .block_tokens = 32, .group_blocks = {32}, .context = 1024, .micro_batches = 2, .max_open_tokens = 1024};
   Machine machine(options);
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 600, 4)).ok());
+  machine.Add(Spec(1, 600, 4));
   const MicroBatch first = machine.Submit(), second = machine.Submit();
   EXPECT_EQ(machine.scheduler.in_flight(), 2);
   EXPECT_EQ(first.slices[0].count, 512);
@@ -150,8 +151,8 @@ TEST(Scheduler, ChunksOfOnePromptFollowEachOtherWithoutWaiting) {
 
 TEST(Scheduler, CountsMicroBatchesByTheirRowsOfEachKind) {
   Machine machine(SmallOptions());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 13, 3)).ok());
-  while (machine.scheduler.HasUnfinished()) machine.Step();
+  machine.Add(Spec(1, 13, 3));
+  machine.RunToTheEnd();
   const SchedulerCounters& counters = machine.scheduler.counters();
   EXPECT_EQ(counters.prefill_sizes[3], 2u) << "8 rows, and 5";
   EXPECT_EQ(counters.decode_sizes[0], 2u) << "one row twice";
@@ -162,7 +163,7 @@ TEST(Scheduler, CountsMicroBatchesByTheirRowsOfEachKind) {
 
 TEST(Scheduler, FreesRideOnTheNextMicroBatchAndFreesEveryBlockWhenASequenceFinishes) {
   Machine machine(SmallOptions());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 1)).ok());
+  machine.Add(Spec(1, 6, 1));
   machine.Submit();
   EXPECT_EQ(machine.scheduler.blocks().used(0), 2);
   const std::vector<SequenceEvent> events = machine.Confirm();
@@ -171,7 +172,7 @@ TEST(Scheduler, FreesRideOnTheNextMicroBatchAndFreesEveryBlockWhenASequenceFinis
   EXPECT_EQ(machine.scheduler.blocks().used(0), 0);
   EXPECT_FALSE(machine.scheduler.HasUnfinished());
   EXPECT_FALSE(machine.scheduler.Next().has_value());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 6, 1)).ok());
+  machine.Add(Spec(2, 6, 1));
   const MicroBatch next = machine.Submit();
   EXPECT_THAT(next.free, ElementsAre(1u));
   ASSERT_EQ(next.open.size(), 1u);
@@ -180,7 +181,7 @@ TEST(Scheduler, FreesRideOnTheNextMicroBatchAndFreesEveryBlockWhenASequenceFinis
 
 TEST(Scheduler, NumbersEveryMicroBatchThereIsTheShutdownIncluded) {
   Machine machine(SmallOptions());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 20, 4)).ok());
+  machine.Add(Spec(1, 20, 4));
   EXPECT_EQ(machine.Submit().number, 0u);
   EXPECT_EQ(machine.Submit().number, 1u);
   EXPECT_FALSE(machine.scheduler.Next().has_value()) << "what is not given takes no number";
@@ -200,7 +201,7 @@ TEST(Scheduler, AStopTokenEndsTheSequenceAndIsReported) {
   for (int i = 0; i < 3; ++i) tokens.push_back(ModelToken(tokens));
   spec.stop_tokens = {tokens.back()};
   const ExpectedAnswer expected = ComputeAlone(spec, 32);
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Add(spec);
   std::vector<TokenId> output;
   std::optional<FinishReason> reason;
   while (!reason) {
@@ -215,8 +216,8 @@ TEST(Scheduler, AStopTokenEndsTheSequenceAndIsReported) {
 
 TEST(Scheduler, LogitsThatAreNotFiniteEndTheSequenceAndNoOther) {
   Machine machine(SmallOptions());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 4)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 6, 4)).ok());
+  machine.Add(Spec(1, 6, 4));
+  machine.Add(Spec(2, 6, 4));
   machine.Submit();
   ASSERT_EQ(machine.results[0].sampled.size(), 2u);
   machine.results[0].sampled[0].invalid_logits = true;
@@ -235,7 +236,7 @@ TEST(Scheduler, ScoresFromLogitsThatAreNotFiniteAreNotReported) {
   Machine machine(SmallOptions());
   SequenceSpec spec = Spec(1, 6, 0);
   spec.score_from = 0;
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Add(spec);
   machine.Submit();
   ASSERT_EQ(machine.results[0].targets.size(), 1u);
   machine.results[0].targets[0].invalid_logits = true;
@@ -248,7 +249,7 @@ TEST(Scheduler, ScoresFromLogitsThatAreNotFiniteAreNotReported) {
 
 TEST(Scheduler, APreemptedSequenceKeepsItsNameAndItsTokenInFlight) {
   Machine machine(SmallOptions());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 8)).ok());
+  machine.Add(Spec(1, 6, 8));
   machine.Submit();  // the whole prompt; its token is still to come
   ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
   EXPECT_EQ(machine.scheduler.Find(1)->state(), SequenceState::kPreempted);
@@ -271,12 +272,8 @@ TEST(Scheduler, APreemptedSequenceKeepsItsNameAndItsTokenInFlight) {
 }
 
 TEST(Scheduler, ThePreemptedOneIsTheLatestAndItGoesToTheFrontOfTheQueue) {
-  SchedulerOptions options = SmallOptions();
-  options.group_blocks = {4};
-  options.context = 16;
-  options.micro_batches = 1;
-  Machine machine(options);
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 7, 8)).ok());
+  Machine machine(TightOptions());
+  for (SequenceId id = 1; id <= 3; ++id) machine.Add(Spec(id, 7, 8));
   EXPECT_EQ(machine.Submit().open.size(), 2u) << "two blocks each are promised";
   machine.Confirm();
   machine.Step();  // row 7 of both: the pool is full to the last token
@@ -285,23 +282,14 @@ TEST(Scheduler, ThePreemptedOneIsTheLatestAndItGoesToTheFrontOfTheQueue) {
   ASSERT_EQ(batch.slices.size(), 1u);
   EXPECT_EQ(batch.slices[0].sequence, 1u);
   EXPECT_EQ(machine.scheduler.Find(2)->state(), SequenceState::kWaiting);
-  std::vector<SequenceId> opened;
   machine.Confirm();
-  while (machine.scheduler.HasUnfinished()) {
-    for (const OpenSequence& open : machine.Submit().open) opened.push_back(open.sequence);
-    machine.Confirm();
-  }
-  EXPECT_THAT(opened, ElementsAre(2u, 3u));
+  EXPECT_THAT(machine.RunToTheEnd(), ElementsAre(2u, 3u));
 }
 
 TEST(Scheduler, TheLatestPreemptsItselfWhenItIsTheOneThatAsks) {
-  SchedulerOptions options = SmallOptions();
-  options.group_blocks = {4};
-  options.context = 16;
-  options.micro_batches = 1;
-  Machine machine(options);
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 5, 8)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 7, 8)).ok());
+  Machine machine(TightOptions());
+  machine.Add(Spec(1, 5, 8));
+  machine.Add(Spec(2, 7, 8));
   machine.Step();
   machine.Step();
   const MicroBatch batch = machine.Submit();  // sequence 2 begins its third block, sequence 1 stays in its second
@@ -312,9 +300,9 @@ TEST(Scheduler, TheLatestPreemptsItselfWhenItIsTheOneThatAsks) {
 
 TEST(Scheduler, NobodyOvertakesAPreemptedSequenceThatDrains) {
   Machine machine(SmallOptions());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 6, 8)).ok());
+  machine.Add(Spec(1, 6, 8));
   machine.Submit();
-  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 6, 8)).ok());
+  machine.Add(Spec(2, 6, 8));
   ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
   EXPECT_FALSE(machine.scheduler.Next().has_value());
   machine.Confirm();
@@ -331,10 +319,10 @@ TEST(Scheduler, ASequenceAdmittedAndPreemptedInOneMicroBatchIsNeverHeardOf) {
   options.context = 20;
   options.micro_batches = 1;
   Machine machine(options);
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 1, 19)).ok());
+  for (SequenceId id = 1; id <= 3; ++id) machine.Add(Spec(id, 1, 19));
   // Decode rows of three sequences fill the budget until sequence 4 is owed a chunk, just when two blocks are left.
   while (machine.scheduler.blocks().free(0) > 2 + 3 * kStarvationBound) machine.Step();
-  ASSERT_TRUE(machine.scheduler.Add(Spec(4, 1, 8)).ok());
+  machine.Add(Spec(4, 1, 8));
   for (int i = 0; i < kStarvationBound; ++i) machine.Step();
   ASSERT_EQ(machine.scheduler.blocks().free(0), 2);
   ASSERT_EQ(machine.scheduler.counters().preemptions, 0u);
@@ -346,7 +334,7 @@ TEST(Scheduler, ASequenceAdmittedAndPreemptedInOneMicroBatchIsNeverHeardOf) {
   EXPECT_EQ(batch.slices[1].sequence, 2u);
   EXPECT_EQ(machine.scheduler.Find(4)->state(), SequenceState::kWaiting);
   machine.Confirm();
-  while (machine.scheduler.HasUnfinished()) machine.Step();
+  machine.RunToTheEnd();
 }
 
 TEST(Scheduler, AFullPoolIsNotThrashed) {
@@ -356,10 +344,10 @@ TEST(Scheduler, AFullPoolIsNotThrashed) {
   Machine machine(options);
   int64_t needed = 0;
   for (SequenceId id = 1; id <= 8; ++id) {
-    ASSERT_TRUE(machine.scheduler.Add(Spec(id, 8, 24)).ok());
+    machine.Add(Spec(id, 8, 24));
     needed += 8 + 24 - 1;
   }
-  while (machine.scheduler.HasUnfinished()) machine.Step();
+  machine.RunToTheEnd();
   const SchedulerCounters& counters = machine.scheduler.counters();
   EXPECT_GT(counters.preemptions, 0u);
   EXPECT_LT(counters.prefill_rows + counters.decode_rows, static_cast<uint64_t>(2 * needed));
@@ -370,7 +358,7 @@ TEST(BlockGroups, GetAsManyBlocksEach) {
   SchedulerOptions options = SmallOptions();
   options.group_blocks = {8, 6, 7};
   Machine machine(options);
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 7, 8)).ok());
+  machine.Add(Spec(1, 7, 8));
   EXPECT_THAT(machine.Submit().slices[0].new_blocks, ElementsAre(SizeIs(2), SizeIs(2), SizeIs(2)));
   machine.Confirm();
   EXPECT_THAT(machine.Submit().slices[0].new_blocks, IsEmpty()) << "the eighth row has room in all groups";
@@ -386,17 +374,15 @@ TEST(BlockGroups, TheSmallestDecidesWhatIsAcceptedAndAdmitted) {
   Machine machine(options);
   EXPECT_THAT(std::string(machine.scheduler.Add(Spec(1, 10, 8)).message()),
               HasSubstr("the pool holds 16 (4 blocks of 4)"));
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 7, 1)).ok());
+  for (SequenceId id = 1; id <= 3; ++id) machine.Add(Spec(id, 7, 1));
   EXPECT_THAT(machine.Submit().open, SizeIs(2));
 }
 
 TEST(BlockGroups, PreemptForTheFirstThatRunsOut) {
-  SchedulerOptions options = SmallOptions();
+  SchedulerOptions options = TightOptions();
   options.group_blocks = {8, 4, 8};
-  options.context = 16;
-  options.micro_batches = 1;
   Machine machine(options);
-  for (SequenceId id = 1; id <= 2; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 7, 8)).ok());
+  for (SequenceId id = 1; id <= 2; ++id) machine.Add(Spec(id, 7, 8));
   machine.Step();
   machine.Step();  // row 7 of both: the second group is full to the last token
   const MicroBatch batch = machine.Submit();
@@ -409,7 +395,7 @@ TEST(Scheduler, ASequenceCanBeCancelledInEveryState) {
   for (const SequenceState state :
        {SequenceState::kWaiting, SequenceState::kPrefilling, SequenceState::kDecoding, SequenceState::kPreempted}) {
     Machine machine(SmallOptions());
-    ASSERT_TRUE(machine.scheduler.Add(Spec(1, 12, 8)).ok());
+    machine.Add(Spec(1, 12, 8));
     if (state != SequenceState::kWaiting) machine.Submit();
     if (state == SequenceState::kPreempted) {
       EXPECT_EQ(machine.scheduler.Preempt(1), absl::OkStatus());
@@ -450,7 +436,7 @@ TEST(Scheduler, ScoresEveryWantedRowOnceAndEndsWhenThePromptIsConfirmed) {
     return tops;
   };
   const ExpectedAnswer expected = ComputeAlone(spec, 32);
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Add(spec);
   EXPECT_THAT(machine.Submit().slices[0].targets, IsEmpty());
   const MicroBatch second = machine.Submit();
   EXPECT_THAT(second.slices[0].targets, ElementsAre(kNoToken, spec.prompt[6], spec.prompt[7], spec.prompt[8]));
@@ -487,7 +473,7 @@ TEST(Scheduler, AResultThatDoesNotMatchIsRefusedAndChangesNothing) {
   SequenceSpec spec = Spec(1, 6, 8);
   spec.score_from = 0;
   spec.sampling.prompt_logprobs = 1;
-  ASSERT_TRUE(machine.scheduler.Add(spec).ok());
+  machine.Add(spec);
   machine.Submit();
   const auto message = [&machine](auto change) {
     StepResult result = machine.results[0];
@@ -517,7 +503,7 @@ TEST(Scheduler, OpensNoMoreTokensThanAFrameHolds) {
   options.group_blocks = {64};
   options.prefill_chunk = 64;
   Machine machine(options);
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 12, 4)).ok());
+  for (SequenceId id = 1; id <= 3; ++id) machine.Add(Spec(id, 12, 4));
   EXPECT_EQ(machine.Submit().open.size(), 2u);
   EXPECT_EQ(machine.Submit().open.size(), 1u);
 }
@@ -526,9 +512,9 @@ TEST(Scheduler, AWaitingSequenceIsNotOvertakenByASmallerOne) {
   SchedulerOptions options = SmallOptions();
   options.micro_batches = 1;
   Machine machine(options);
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 16, 4)).ok());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(2, 20, 4)).ok());  // needs 6 blocks, 3 are neither taken nor promised
-  ASSERT_TRUE(machine.scheduler.Add(Spec(3, 2, 4)).ok());   // would need 1
+  machine.Add(Spec(1, 16, 4));
+  machine.Add(Spec(2, 20, 4));  // needs 6 blocks, 3 are neither taken nor promised
+  machine.Add(Spec(3, 2, 4));   // would need 1
   EXPECT_EQ(machine.Submit().open.size(), 1u);
   machine.Confirm();
   EXPECT_THAT(machine.Submit().open, IsEmpty());

@@ -48,7 +48,7 @@ class Waiters {
   void Produce(uint64_t sequence, int64_t tokens) { queue.Produced(At(sequence), tokens), Check(); }
   void Preempt(uint64_t sequence) { queue.Put(At(sequence)), Check(); }
   void StandAside(uint64_t sequence) { queue.StandAside(At(sequence)), ++aside_, Check(); }
-  void StandInTurn(uint64_t sequence) { queue.StandInTurn(At(sequence)), --aside_, Check(); }
+  void Rejoin(uint64_t sequence) { queue.Rejoin(At(sequence)), --aside_, Check(); }
   void End(uint64_t sequence) {
     if (queue.InTurn(At(sequence))) queue.Take(At(sequence));
     queue.Forget(At(sequence));
@@ -236,8 +236,8 @@ TEST(WaitingQueue, WhoStandsAsideIsPassedOverAndKeepsItsPlace) {
   EXPECT_EQ(all.queue.in_turn(), 2);
   EXPECT_EQ(all.queue.waiting(), 4);
   EXPECT_EQ(all.Admit(10), 2u);
-  all.StandInTurn(1);
-  all.StandInTurn(3);
+  all.Rejoin(1);
+  all.Rejoin(3);
   EXPECT_THAT(all.AdmitAll(10), ElementsAre(3, 1, 4));
 }
 

@@ -29,13 +29,6 @@ SchedulerOptions WindowOptions() {
           .max_open_tokens = 160};
 }
 
-SequenceSpec Counting(SequenceId id, int64_t tokens, int64_t own, int64_t new_tokens = 1) {
-  SequenceSpec spec{.id = id, .max_new_tokens = new_tokens};
-  for (int64_t i = 0; i < tokens; ++i) spec.prompt.push_back(static_cast<TokenId>(i * i % kSimulatedVocabulary));
-  for (int64_t i = 0; i < own; ++i) spec.prompt.push_back(static_cast<TokenId>((i + id) % kSimulatedVocabulary));
-  return spec;
-}
-
 // Runs one sequence to its end; the rows that it found in the prefix cache.
 int64_t CachedRows(Machine& machine, const SequenceSpec& spec) {
   EXPECT_TRUE(machine.scheduler.Add(spec).ok());
@@ -48,8 +41,8 @@ int64_t CachedRows(Machine& machine, const SequenceSpec& spec) {
 
 TEST(Windows, ALongSequenceHasAsManyBlocksAsItsWindowAndAChunkNeed) {
   Machine machine(WindowOptions());
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 60, 16)).ok());
-  while (machine.scheduler.HasUnfinished()) machine.Step();
+  machine.Add(Spec(1, 60, 16));
+  machine.RunToTheEnd();
   // 75 rows; and the window and a chunk are 13 positions, which lie in four blocks.
   EXPECT_THAT(machine.scheduler.counters().blocks_used_peak, ElementsAre(19, 4));
 }
@@ -59,7 +52,7 @@ TEST(Windows, ABlockIsReleasedWithTheFirstSliceThatDoesNotSeeItAndMayComeBackWit
   options.group_blocks = {40, 1};
   options.group_windows = {0, 1};  // rows see themselves alone: one block is enough
   Machine machine(options);
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 3, 10)).ok());
+  machine.Add(Spec(1, 3, 10));
   EXPECT_THAT(machine.Submit().slices[0].new_blocks, ElementsAre(ElementsAre(0), ElementsAre(0)));
   machine.Confirm();
   EXPECT_THAT(machine.Submit().slices[0].released_blocks, IsEmpty());
@@ -74,7 +67,7 @@ TEST(Windows, AdmissionAsksForWhatTheWindowNeedsHoweverLongThePromptIs) {
   SchedulerOptions options = WindowOptions();
   options.group_blocks = {40, 8};
   Machine machine(options);
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(machine.scheduler.Add(Spec(id, 40, 2)).ok());
+  for (SequenceId id = 1; id <= 3; ++id) machine.Add(Spec(id, 40, 2));
   machine.Submit();
   EXPECT_EQ(machine.scheduler.running(), 2) << "four blocks each";
   EXPECT_EQ(machine.scheduler.waiting(), 1);
@@ -84,23 +77,23 @@ TEST(Windows, WhereThePoolIsSmallerThanAChunkNeedsChunksAreSmaller) {
   SchedulerOptions options = WindowOptions();
   options.group_blocks = {40, 3};
   Machine machine(options);
-  ASSERT_TRUE(machine.scheduler.Add(Spec(1, 40, 2)).ok());
+  machine.Add(Spec(1, 40, 2));
   EXPECT_EQ(machine.Step().size(), 0u);
   EXPECT_EQ(machine.Submit().slices[0].count, 4) << "one block is there, beside two with the 5 positions before";
   machine.Confirm();
-  while (machine.scheduler.HasUnfinished()) machine.Step();
+  machine.RunToTheEnd();
 }
 
 TEST(Windows, AHitEndsWhereTheWindowsBlocksAreStillThere) {
   SchedulerOptions options = WindowOptions();
   options.prefix_caching = true;
   Machine machine(options);
-  EXPECT_EQ(CachedRows(machine, Counting(1, 40, 0)), 0);
+  EXPECT_EQ(CachedRows(machine, LikeOthers(1, 40, 0)), 0);
   EXPECT_EQ(machine.scheduler.blocks().evictable(0), 10);
   EXPECT_EQ(machine.scheduler.blocks().evictable(1), 6) << "the last ones";
-  EXPECT_EQ(CachedRows(machine, Counting(2, 40, 3)), 40) << "its window is that of the prompt's end";
-  EXPECT_EQ(CachedRows(machine, Counting(3, 20, 3)), 0) << "what lies before 20 is known, but its window is gone";
-  EXPECT_EQ(CachedRows(machine, Counting(4, 20, 3)), 20) << "which has been computed again";
+  EXPECT_EQ(CachedRows(machine, LikeOthers(2, 40, 3)), 40) << "its window is that of the prompt's end";
+  EXPECT_EQ(CachedRows(machine, LikeOthers(3, 20, 3)), 0) << "what lies before 20 is known, but its window is gone";
+  EXPECT_EQ(CachedRows(machine, LikeOthers(4, 20, 3)), 20) << "which has been computed again";
 }
 
 TEST(Windows, AHitIsShortenedToTheLongestThatHasItsWindow) {
@@ -108,11 +101,11 @@ TEST(Windows, AHitIsShortenedToTheLongestThatHasItsWindow) {
   options.group_blocks = {40, 10};
   options.prefix_caching = true;
   Machine machine(options);
-  EXPECT_EQ(CachedRows(machine, Counting(1, 40, 0)), 0);
+  EXPECT_EQ(CachedRows(machine, LikeOthers(1, 40, 0)), 0);
   // Takes 7 of its 10 blocks: the 6 that were released while it went on, and the deepest.
   EXPECT_EQ(CachedRows(machine, Spec(2, 28, 1)), 0);
-  EXPECT_EQ(CachedRows(machine, Counting(4, 40, 3)), 36) << "40 rows are known, but not the window of the last 4";
-  EXPECT_EQ(CachedRows(machine, Counting(3, 27, 0)), 0) << "no window before 24 is whole";
+  EXPECT_EQ(CachedRows(machine, LikeOthers(4, 40, 3)), 36) << "40 rows are known, but not the window of the last 4";
+  EXPECT_EQ(CachedRows(machine, LikeOthers(3, 27, 0)), 0) << "no window before 24 is whole";
 }
 
 TEST(Windows, ALongPromptLeavesTheEndsOfConversationsInTheCache) {
@@ -122,9 +115,9 @@ TEST(Windows, ALongPromptLeavesTheEndsOfConversationsInTheCache) {
   options.max_open_tokens = 400;
   options.prefix_caching = true;
   Machine machine(options);
-  EXPECT_EQ(CachedRows(machine, Counting(1, 21, 0)), 0);
+  EXPECT_EQ(CachedRows(machine, LikeOthers(1, 21, 0)), 0);
   EXPECT_EQ(CachedRows(machine, Spec(2, 160, 1)), 0) << "it passes forty blocks of sixteen";
-  EXPECT_EQ(CachedRows(machine, Counting(3, 21, 8)), 20);
+  EXPECT_EQ(CachedRows(machine, LikeOthers(3, 21, 8)), 20);
 }
 
 TEST(Windows, PreemptionAndSiblingsGoOnWithThem) {
@@ -132,14 +125,14 @@ TEST(Windows, PreemptionAndSiblingsGoOnWithThem) {
   options.prefix_caching = true;
   options.group_blocks = {24, 9};
   Machine machine(options);
-  for (SequenceId id = 1; id <= 4; ++id) ASSERT_TRUE(machine.scheduler.Add(Counting(id, 24, 0, 8)).ok());
+  for (SequenceId id = 1; id <= 4; ++id) machine.Add(LikeOthers(id, 24, 0, 8));
   machine.Submit();
   EXPECT_EQ(machine.scheduler.running(), 1) << "the others wait for its prompt";
   machine.Confirm();
   machine.Step();
   machine.Step();
   ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
-  while (machine.scheduler.HasUnfinished()) machine.Step();
+  machine.RunToTheEnd();
   EXPECT_GE(machine.scheduler.counters().prefix_hits, 3 * 20);
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/job/job_choices.h"
-#include "coordinator/schedule/prefill_throttle.h"
+#include "coordinator/schedule/policy/throttled.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/sim/sim_cluster_testing.h"

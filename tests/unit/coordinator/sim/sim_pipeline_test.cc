@@ -29,15 +29,23 @@ std::vector<std::pair<double, StepResult>> Drain(SimPipeline* pipeline, VirtualC
   return results;
 }
 
+// Micro-batches of so many rows each, submitted at once.
+std::vector<std::pair<double, StepResult>> ResultsOf(const SimCluster& cluster, const std::vector<int>& rows) {
+  VirtualClock clock;
+  SimPipeline pipeline(&cluster, &clock, 0);
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_TRUE(pipeline.Submit(Decode(i, rows[i])).ok());
+  if (rows[0] > 0) {
+    EXPECT_FALSE((*pipeline.Poll()).has_value());
+  }
+  std::vector<std::pair<double, StepResult>> results = Drain(&pipeline, &clock);
+  EXPECT_EQ(results.size(), rows.size());
+  results.resize(rows.size(), {0, StepResult{.times = std::vector<StageTimes>(cluster.pipeline.stages.size())}});
+  return results;
+}
+
 TEST(SimPipeline, AnswersWhatIsSampledAfterTheStagesTimes) {
   TestCluster cluster({0, 1}, {1, 2});
-  VirtualClock clock;
-  SimPipeline pipeline(&cluster.sim, &clock, 0);
-  ASSERT_TRUE(pipeline.Submit(Decode(0, 3)).ok());
-  ASSERT_TRUE(pipeline.Submit(Decode(1, 3)).ok());
-  EXPECT_FALSE((*pipeline.Poll()).has_value());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 2u);
+  const auto results = ResultsOf(cluster.sim, {3, 3});
   EXPECT_NEAR(results[0].first, 3, 1e-3);
   EXPECT_NEAR(results[1].first, 5, 1e-3);  // the second stage is the slow one
   const StepResult& second = results[1].second;
@@ -58,12 +66,7 @@ TEST(SimPipeline, StagesOfOneHostShareItsMemoryForAsLongAsTheyWorkAtOnce) {
   // first one's second stage: both at half speed until the first stage is through, at 6 ms. Then 2 of the other's 4 ms
   // are left, to 8 ms; the second micro-batch's own 4 ms end at 12.
   TestCluster cluster({0, 0}, {2, 4});
-  VirtualClock clock;
-  SimPipeline pipeline(&cluster.sim, &clock, 0);
-  ASSERT_TRUE(pipeline.Submit(Decode(0, 1)).ok());
-  ASSERT_TRUE(pipeline.Submit(Decode(1, 1)).ok());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 2u);
+  const auto results = ResultsOf(cluster.sim, {1, 1});
   EXPECT_NEAR(static_cast<double>(results[1].second.times[0].end_us), 6000, 1);
   EXPECT_NEAR(results[0].first, 8, 1e-3);
   EXPECT_NEAR(results[1].first, 12, 1e-3);
@@ -74,12 +77,7 @@ TEST(SimPipeline, AFrameTakesLatencyAndItsBytesAndTheNextOneWaitsForTheLink) {
   cluster.sim.pipeline.stages[0].link = {.latency_s = 0.010, .bytes_per_s = 1e6};  // a row of 4000 bytes: 4 ms
   cluster.sim.pipeline.stages[1].link.latency_s = 0.5;
   cluster.sim.pipeline.to_first_s = 0.25;
-  VirtualClock clock;
-  SimPipeline pipeline(&cluster.sim, &clock, 0);
-  ASSERT_TRUE(pipeline.Submit(Decode(0, 1)).ok());
-  ASSERT_TRUE(pipeline.Submit(Decode(1, 1)).ok());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 2u);
+  const auto results = ResultsOf(cluster.sim, {1, 1});
   EXPECT_NEAR(results[0].first, 250 + 1 + 4 + 10 + 1 + 500, 1e-3);
   EXPECT_NEAR(results[1].first, 250 + 1 + 8 + 10 + 1 + 500, 1e-3);
 }
@@ -87,11 +85,7 @@ TEST(SimPipeline, AFrameTakesLatencyAndItsBytesAndTheNextOneWaitsForTheLink) {
 TEST(SimPipeline, AStageTellsOfTheSendThatWasCompleteLastWhenItBegan) {
   TestCluster cluster({0, 1});
   cluster.sim.pipeline.stages[0].link = {.latency_s = 0, .bytes_per_s = 1.6e6};  // a row: 2.5 ms
-  VirtualClock clock;
-  SimPipeline pipeline(&cluster.sim, &clock, 0);
-  for (uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(pipeline.Submit(Decode(i, 1)).ok());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 8u);
+  const auto results = ResultsOf(cluster.sim, {1, 1, 1, 1, 1, 1, 1, 1});
   // Frame k is ready at k + 1 ms and sent from the end of the one before it until 1 + 2.5 (k + 1) ms.
   const auto told = [&](size_t frame) {
     const StageTimes& times = results[frame].second.times[0];
@@ -106,12 +100,7 @@ TEST(SimPipeline, AStageTellsOfTheSendThatWasCompleteLastWhenItBegan) {
 TEST(SimPipeline, WhoeverWaitsForAFrameHasItALittleLater) {
   TestCluster cluster({0, 1});
   cluster.sim.wake_s = 0.0001;
-  VirtualClock clock;
-  SimPipeline pipeline(&cluster.sim, &clock, 0);
-  ASSERT_TRUE(pipeline.Submit(Decode(0, 1)).ok());
-  ASSERT_TRUE(pipeline.Submit(Decode(1, 1)).ok());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 2u);
+  const auto results = ResultsOf(cluster.sim, {1, 1});
   EXPECT_NEAR(results[0].first, 0.1 + 1 + 0.1 + 1 + 0.1, 1e-3);
   EXPECT_NEAR(results[1].first, results[0].first + 1, 1e-3);  // its frames came while the stages computed
 }
@@ -122,12 +111,7 @@ TEST(SimPipeline, AStageThatIsToTakeLongerSleepsAndLeavesItsHostToTheOthers) {
   // other's 4 ms are left, to 11 ms, and it sleeps to 14. Only then it takes the second micro-batch: 4 + 3 ms.
   TestCluster cluster({0, 0}, {2, 4});
   cluster.sim.stage_delay_s = 0.003;
-  VirtualClock clock;
-  SimPipeline pipeline(&cluster.sim, &clock, 0);
-  ASSERT_TRUE(pipeline.Submit(Decode(0, 1)).ok());
-  ASSERT_TRUE(pipeline.Submit(Decode(1, 1)).ok());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 2u);
+  const auto results = ResultsOf(cluster.sim, {1, 1});
   EXPECT_EQ(results[0].second.times[0].end_us, 5000);
   EXPECT_NEAR(static_cast<double>(results[1].second.times[0].end_us), 12000, 1);
   EXPECT_NEAR(results[0].first, 14, 1e-3);
@@ -137,11 +121,7 @@ TEST(SimPipeline, AStageThatIsToTakeLongerSleepsAndLeavesItsHostToTheOthers) {
 TEST(SimPipeline, AMicroBatchWithoutRowsIsNotDelayed) {
   TestCluster cluster({0, 1});
   cluster.sim.stage_delay_s = 0.003;
-  VirtualClock clock;
-  SimPipeline pipeline(&cluster.sim, &clock, 0);
-  ASSERT_TRUE(pipeline.Submit(Decode(0, 0)).ok());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 1u);
+  const auto results = ResultsOf(cluster.sim, {0});
   EXPECT_EQ(results[0].first, 0);
 }
 
@@ -193,11 +173,7 @@ TEST(SimNetwork, AnUplinkOfOneStageIsALinkOfItsBandwidth) {
 
 TEST(SimPipeline, AStagesFramesGoOneBehindTheOtherOverAnUplinkAndShareItWithThoseOfOthers) {
   const RackOfTwo rack(1e6);
-  VirtualClock clock;
-  SimPipeline pipeline(&rack.sim, &clock, 0);
-  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(pipeline.Submit(Decode(i, 1)).ok());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 3u);
+  const auto results = ResultsOf(rack.sim, {1, 1, 1});
   const auto received_us = [&](size_t stage) {
     std::vector<int64_t> times;
     for (const auto& result : results) times.push_back(result.second.times[stage].received_us);
@@ -218,11 +194,7 @@ TEST(SimPipeline, AFrameThatWaitsForItsOwnLinkLeavesTheUplinkToOthers) {
   for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {.latency_s = 0, .bytes_per_s = 1e9};
   cluster.sim.pipeline.stages[0].link.bytes_per_s = 1e6;
   cluster.sim.uplinks = {{1e8, {0, 1}}};
-  VirtualClock clock;
-  SimPipeline pipeline(&cluster.sim, &clock, 0);
-  for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(pipeline.Submit(Decode(i, 1)).ok());
-  const auto results = Drain(&pipeline, &clock);
-  ASSERT_EQ(results.size(), 6u);
+  const auto results = ResultsOf(cluster.sim, {1, 1, 1, 1, 1, 1});
   // Each frame is on stage 0's link for 4 ms, and nobody takes that from it; then 1 ms on each of three stages, 0.08 ms
   // on uplinks. The last frame of stage 0 leaves at 1 + 6 * 4 ms.
   for (size_t i = 0; i < 6; ++i) {

@@ -14,24 +14,29 @@ int64_t Tokens(const SimOutcome& outcome) {
   return tokens;
 }
 
+SimOutcome OutcomeOf(const SimOptions& options) {
+  absl::StatusOr<SimOutcome> outcome = Simulate(options);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return outcome.ok() ? *std::move(outcome) : SimOutcome{.requests = {{}}, .jobs = {{}}};
+}
+
 TEST(Simulation, GivesEveryRequestItsTokens) {
   const TestCluster cluster({0, 1});
-  const absl::StatusOr<SimOutcome> outcome = Simulate(RunOf(cluster, 20, 100, 30, 8));
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_EQ(outcome->requests.size(), 20u);
-  for (const SimulatedRequest& request : outcome->requests) {
+  const SimOutcome outcome = OutcomeOf(RunOf(cluster, 20, 100, 30, 8));
+  EXPECT_EQ(outcome.requests.size(), 20u);
+  for (const SimulatedRequest& request : outcome.requests) {
     EXPECT_TRUE(request.ended);
     EXPECT_EQ(request.tokens, 30);
     EXPECT_GE(request.first_ns, request.arrived_ns);
     EXPECT_GT(request.last_ns, request.first_ns);
   }
-  ASSERT_EQ(outcome->jobs.size(), 1u);
-  EXPECT_EQ(outcome->jobs[0].counters.prefill_rows, 2000u);
-  EXPECT_EQ(outcome->jobs[0].counters.decode_rows, 20u * 29);
-  EXPECT_EQ(outcome->jobs[0].running + outcome->jobs[0].waiting, 0);
-  EXPECT_EQ(outcome->result.itl_s.count, 20 * 29);
-  EXPECT_EQ(outcome->result.requests, 20);
-  EXPECT_EQ(outcome->result.output_tokens, 600);
+  ASSERT_EQ(outcome.jobs.size(), 1u);
+  EXPECT_EQ(outcome.jobs[0].counters.prefill_rows, 2000u);
+  EXPECT_EQ(outcome.jobs[0].counters.decode_rows, 20u * 29);
+  EXPECT_EQ(outcome.jobs[0].running + outcome.jobs[0].waiting, 0);
+  EXPECT_EQ(outcome.result.itl_s.count, 20 * 29);
+  EXPECT_EQ(outcome.result.requests, 20);
+  EXPECT_EQ(outcome.result.output_tokens, 600);
 }
 
 // With costs that do not depend on the rows, every closed formula of prediction.h holds exactly.
@@ -46,13 +51,12 @@ TEST_P(ClosedFormula, IsWhatComesOutOfTheSimulation) {
   SimOptions options = RunOf(cluster, sequences, 4, 400, static_cast<int>(sequences));
   options.scheduler.micro_batches = groups;
   options.decode_groups = groups;
-  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  const SimOutcome outcome = OutcomeOf(options);
   const DecodePrediction predicted = PredictDecode(cluster.sim.pipeline, sequences, 100, groups);
-  EXPECT_NEAR(outcome->result.itl_s.p50 / predicted.itl_s, 1, 0.002);
-  const double seconds = SecondsOf(outcome->end_ns - outcome->requests[0].first_ns);
+  EXPECT_NEAR(outcome.result.itl_s.p50 / predicted.itl_s, 1, 0.002);
+  const double seconds = SecondsOf(outcome.end_ns - outcome.requests[0].first_ns);
   EXPECT_NEAR(static_cast<double>(sequences) * 399 / seconds / predicted.tokens_per_s, 1, 0.02);
-  EXPECT_NEAR(outcome->jobs[0].bubble, predicted.bubble, 0.02);
+  EXPECT_NEAR(outcome.jobs[0].bubble, predicted.bubble, 0.02);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pipelines, ClosedFormula,
@@ -63,10 +67,9 @@ TEST(Simulation, AChunkedPromptsFirstTokenComesWhenTheFormulaSays) {
   TestCluster cluster = TestCluster::OfOwnHosts(4);
   SimOptions options = RunOf(cluster, 1, 800, 1, 1);
   options.scheduler.prefill_chunk = options.scheduler.max_num_batched_tokens = 100;
-  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  const SimOutcome outcome = OutcomeOf(options);
   const double predicted_s = PredictPrefill(cluster.sim.pipeline, 800, 100, 4).ttft_s;
-  EXPECT_NEAR(SecondsOf(outcome->requests[0].first_ns), predicted_s, 1e-5);
+  EXPECT_NEAR(SecondsOf(outcome.requests[0].first_ns), predicted_s, 1e-5);
   EXPECT_NEAR(predicted_s, (8 + 4 - 1) * 0.001, 1e-4);
 }
 
@@ -81,7 +84,7 @@ TEST(Simulation, IsTheSameForTheSameSeedAndAnotherForAnother) {
   load.requests = 60;
   options.requests = MakeRequests(load);
   options.seed = 3;
-  const SimOutcome first = *Simulate(options), again = *Simulate(options);
+  const SimOutcome first = OutcomeOf(options), again = OutcomeOf(options);
   EXPECT_EQ(first.result, again.result);
   EXPECT_EQ(first.end_ns, again.end_ns);
   EXPECT_EQ(first.events, again.events);
@@ -90,7 +93,7 @@ TEST(Simulation, IsTheSameForTheSameSeedAndAnotherForAnother) {
     EXPECT_EQ(first.requests[i].arrived_ns, NsOf(options.requests[i].arrival_s));
   }
   options.seed = 4;
-  EXPECT_NE(Simulate(options)->end_ns, first.end_ns);
+  EXPECT_NE(OutcomeOf(options).end_ns, first.end_ns);
 }
 
 TEST(Simulation, AnUplinkThatTwoHopsShareHalvesWhatItsLinksAllow) {
@@ -99,9 +102,9 @@ TEST(Simulation, AnUplinkThatTwoHopsShareHalvesWhatItsLinksAllow) {
   SimOptions options = RunOf(cluster, 16, 4, 200, 16);
   options.scheduler.micro_batches = 8;
   options.decode_groups = 8;
-  const SimOutcome free = *Simulate(options);
+  const SimOutcome free = OutcomeOf(options);
   options.cluster.uplinks = {{1e6, {0, 2}}};
-  const SimOutcome shared = *Simulate(options);
+  const SimOutcome shared = OutcomeOf(options);
   EXPECT_NEAR(shared.result.itl_s.p50 / free.result.itl_s.p50, 2, 0.01);
 }
 
@@ -109,16 +112,15 @@ TEST(Simulation, GoesOnAfterEveryLossWithAllTokens) {
   TestCluster cluster = TestCluster::OfOwnHosts(3);
   SimOptions options = RunOf(cluster, 30, 100, 60, 8);
   options.failures = {.at_s = {0.05, 0.2, 7}, .detect_s = 6, .relaunch_s = 1};
-  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_EQ(Tokens(*outcome), 30 * 60);
-  for (const SimulatedRequest& request : outcome->requests) EXPECT_EQ(request.tokens, 60);
+  const SimOutcome outcome = OutcomeOf(options);
+  EXPECT_EQ(Tokens(outcome), 30 * 60);
+  for (const SimulatedRequest& request : outcome.requests) EXPECT_EQ(request.tokens, 60);
   // The one at 0.2 s falls into the time in which nothing runs, that at 7 s into the relaunch.
-  EXPECT_EQ(outcome->relaunches(), 1);
-  EXPECT_GT(outcome->end_ns, NsOf(7.05));
+  EXPECT_EQ(outcome.relaunches(), 1);
+  EXPECT_GT(outcome.end_ns, NsOf(7.05));
   options.failures.at_s = {};
-  const SimOutcome calm = *Simulate(options);
-  EXPECT_LT(calm.end_ns, outcome->end_ns - NsOf(6.9));
+  const SimOutcome calm = OutcomeOf(options);
+  EXPECT_LT(calm.end_ns, outcome.end_ns - NsOf(6.9));
   EXPECT_EQ(Tokens(calm), 30 * 60);
 }
 
@@ -126,11 +128,10 @@ TEST(Simulation, LosesStagesByChanceAndStillFinishes) {
   TestCluster cluster = TestCluster::OfOwnHosts(4);
   SimOptions options = RunOf(cluster, 40, 50, 200, 8);
   options.failures = {.mean_between_s = 2, .detect_s = 0, .relaunch_s = 0.1};
-  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_GT(outcome->relaunches(), 2);
-  EXPECT_EQ(Tokens(*outcome), 40 * 200);
-  EXPECT_EQ(Simulate(options)->end_ns, outcome->end_ns);
+  const SimOutcome outcome = OutcomeOf(options);
+  EXPECT_GT(outcome.relaunches(), 2);
+  EXPECT_EQ(Tokens(outcome), 40 * 200);
+  EXPECT_EQ(OutcomeOf(options).end_ns, outcome.end_ns);
 }
 
 TEST(Simulation, GivesUpWhereNoJobLivesLongEnough) {
@@ -146,17 +147,16 @@ TEST(Simulation, PreemptsWhereBlocksRunOutAndStillGivesAllTokens) {
   SimOptions options = RunOf(cluster, 12, 60, 500, 12);
   options.scheduler.group_blocks = {70};
   options.scheduler.context = 1024;
-  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_GT(outcome->jobs[0].counters.preemptions, 0u);
-  EXPECT_EQ(Tokens(*outcome), 12 * 500);
+  const SimOutcome outcome = OutcomeOf(options);
+  EXPECT_GT(outcome.jobs[0].counters.preemptions, 0u);
+  EXPECT_EQ(Tokens(outcome), 12 * 500);
 }
 
 TEST(Simulation, LetsOnlySoManyRunAtOnceInAClosedLoop) {
   TestCluster cluster({0});
   SimOptions options = RunOf(cluster, 10, 10, 20, 8);
   options.concurrency = 1;
-  const SimOutcome outcome = *Simulate(options);
+  const SimOutcome outcome = OutcomeOf(options);
   for (size_t i = 1; i < outcome.requests.size(); ++i) {
     EXPECT_EQ(outcome.requests[i].arrived_ns, outcome.requests[i - 1].last_ns);
   }
@@ -167,7 +167,7 @@ TEST(Simulation, AFrontHandsRequestsOverOneAfterTheOther) {
   TestCluster cluster({0});
   SimOptions options = RunOf(cluster, 3, 10, 1, 8);
   options.hand_over_s = 0.0004;
-  const SimOutcome outcome = *Simulate(options);
+  const SimOutcome outcome = OutcomeOf(options);
   // The first is alone in its pass, of 1 ms; the others come during it, and share the next one.
   EXPECT_EQ(outcome.jobs[0].counters.micro_batches, 2u);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(outcome.requests[i].arrived_ns, static_cast<int64_t>(i) * 400'000);
@@ -180,7 +180,7 @@ TEST(Simulation, SaysWhyARequestWasRefusedAndGoesOnWithTheOthers) {
   TestCluster cluster({0});
   SimOptions options = RunOf(cluster, 3, 10, 20, 8);
   options.requests[1].prompt_tokens = 5000;
-  const SimOutcome outcome = *Simulate(options);
+  const SimOutcome outcome = OutcomeOf(options);
   EXPECT_EQ(outcome.requests[1].tokens, 0);
   EXPECT_NE(outcome.requests[1].error, "");
   EXPECT_EQ(outcome.result.failed, 1);
@@ -192,7 +192,7 @@ TEST(Simulation, WaitsOutLongPausesBetweenArrivals) {
   SimOptions options = RunOf(cluster, 3, 10, 5, 8);
   options.requests[1].arrival_s = 100.5;
   options.requests[2].arrival_s = 3600;
-  const SimOutcome outcome = *Simulate(options);
+  const SimOutcome outcome = OutcomeOf(options);
   EXPECT_EQ(outcome.requests[2].arrived_ns, NsOf(3600));
   EXPECT_EQ(outcome.requests[2].first_ns, NsOf(3600.001));
   EXPECT_EQ(outcome.jobs[0].busy_us, 15000);
@@ -201,7 +201,7 @@ TEST(Simulation, WaitsOutLongPausesBetweenArrivals) {
 TEST(Simulation, TheCoordinatorsTurnDelaysEveryMicroBatch) {
   TestCluster cluster({0});
   cluster.sim.turn_s = 0.0005;
-  const SimOutcome outcome = *Simulate(RunOf(cluster, 1, 10, 101, 1));
+  const SimOutcome outcome = OutcomeOf(RunOf(cluster, 1, 10, 101, 1));
   EXPECT_NEAR(SecondsOf(outcome.end_ns), 101 * 0.0015, 1e-6);
 }
 
@@ -210,11 +210,10 @@ TEST(Simulation, Of512StagesTakesTwoEventsAStageAndMicroBatch) {
   TestCluster cluster = TestCluster::OfOwnHosts(512);
   SimOptions options = RunOf(cluster, 512, 4, 4, 512);
   options.decode_groups = 256;
-  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_EQ(Tokens(*outcome), 512 * 4);
-  const uint64_t passes = outcome->jobs[0].counters.micro_batches;
-  EXPECT_EQ(outcome->events, passes * (2 * 512 + 1));
+  const SimOutcome outcome = OutcomeOf(options);
+  EXPECT_EQ(Tokens(outcome), 512 * 4);
+  const uint64_t passes = outcome.jobs[0].counters.micro_batches;
+  EXPECT_EQ(outcome.events, passes * (2 * 512 + 1));
 }
 
 TEST(Simulation, OfUplinksThatAllStagesShareTakesTwoEventsMoreAtMost) {
@@ -225,12 +224,11 @@ TEST(Simulation, OfUplinksThatAllStagesShareTakesTwoEventsMoreAtMost) {
   cluster.sim.uplinks = {{1e9, rack}};
   SimOptions options = RunOf(cluster, 512, 4, 4, 512);
   options.decode_groups = 256;
-  const absl::StatusOr<SimOutcome> outcome = Simulate(options);
-  ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_EQ(Tokens(*outcome), 512 * 4);
-  const uint64_t passes = outcome->jobs[0].counters.micro_batches;
-  EXPECT_GT(outcome->events, passes * (2 * 512 + 1));  // they do share
-  EXPECT_LE(outcome->events, passes * (2 * 512 + 1 + 2 * 511));
+  const SimOutcome outcome = OutcomeOf(options);
+  EXPECT_EQ(Tokens(outcome), 512 * 4);
+  const uint64_t passes = outcome.jobs[0].counters.micro_batches;
+  EXPECT_GT(outcome.events, passes * (2 * 512 + 1));  // they do share
+  EXPECT_LE(outcome.events, passes * (2 * 512 + 1 + 2 * 511));
 }
 
 // Prompts in steps as large as experts want them: a line has those of 64 rows to be the best for ever.

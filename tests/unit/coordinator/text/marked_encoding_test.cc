@@ -31,6 +31,10 @@ MarkedText Marked(const std::vector<std::pair<std::string, TextOrigin>>& parts) 
   return text;
 }
 
+std::vector<TokenId> Encoded(const Tokenizer& tokenizer, const std::vector<std::pair<std::string, TextOrigin>>& parts) {
+  return tokenizer.EncodeMarked(Marked(parts), /*add_bos=*/true);
+}
+
 // The text in two or three parts, in every way that leaves the request a byte of it.
 std::vector<MarkedText> SharedOut(const std::string& text) {
   std::vector<MarkedText> ways = {MarkedText(text, kBrought)};
@@ -48,10 +52,9 @@ TEST(MarkedEncoding, ReadsControlTokensWhereTheTemplateWroteThem) {
   const TokenId control = toy.Add("<|c|>", 3), user = toy.Add("<u>", 4), unknown = toy.Add("<?>", 2);
   const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
   const std::string all = "<|c|><u><?>";
-  EXPECT_THAT(tokenizer->EncodeMarked(MarkedText(all, kWritten), true), ElementsAre(control, user, unknown));
-  EXPECT_THAT(tokenizer->EncodeMarked(MarkedText(all, kBrought), true),
-              ElementsAre('<', '|', 'c', '|', '>', user, '<', '?', '>'));
-  EXPECT_THAT(tokenizer->EncodeMarked(Marked({{"<|c|>", kWritten}, {"he<?>", kBrought}, {"<|c|>", kWritten}}), true),
+  EXPECT_THAT(Encoded(*tokenizer, {{all, kWritten}}), ElementsAre(control, user, unknown));
+  EXPECT_THAT(Encoded(*tokenizer, {{all, kBrought}}), ElementsAre('<', '|', 'c', '|', '>', user, '<', '?', '>'));
+  EXPECT_THAT(Encoded(*tokenizer, {{"<|c|>", kWritten}, {"he<?>", kBrought}, {"<|c|>", kWritten}}),
               ElementsAre(control, 256, '<', '?', '>', control));
   EXPECT_THAT(tokenizer->EncodeMarked(MarkedText(), true), ElementsAre());
 }
@@ -76,7 +79,7 @@ TEST(MarkedEncoding, GivesThePlaceOfATokenThatDoesNotCountToAnother) {
   toy.Add("<|c|>he", 3);
   toy.Add("x<|c|>", 3);
   const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
-  EXPECT_THAT(tokenizer->EncodeMarked(Marked({{"x", kBrought}, {"<|c|>", kWritten}, {"he", kBrought}}), true),
+  EXPECT_THAT(Encoded(*tokenizer, {{"x", kBrought}, {"<|c|>", kWritten}, {"he", kBrought}}),
               ElementsAre('x', shorter, 256));
 }
 
@@ -85,15 +88,13 @@ TEST(MarkedEncoding, CutsWhatLiesBetweenAsOneTextWhoeverWroteIt) {
   for (const MarkedText& way : SharedOut("hello")) EXPECT_THAT(pairs->EncodeMarked(way, true), ElementsAre(259));
   const auto pieces = OpenOrDie(testing::ToySentencePiece().File("llama", ""));
   for (const MarkedText& way : SharedOut("ab")) EXPECT_THAT(pieces->EncodeMarked(way, true), ElementsAre(259, 262));
-  EXPECT_THAT(pieces->EncodeMarked(Marked({{"a</s>", kWritten}, {"a</s>", kBrought}}), true),
+  EXPECT_THAT(Encoded(*pieces, {{"a</s>", kWritten}, {"a</s>", kBrought}}),
               ElementsAre(263, 2, 263, 3 + '<', 3 + '/', 3 + 's', 3 + '>'));
 }
 
 TEST(MarkedEncoding, HasOneBosTokenWhetherTemplateOrVocabularyAsksForIt) {
-  ToyVocabulary toy = testing::ToyBytePairs();
-  const TokenId bos = toy.Add("<|bos|>", 3);
-  GgufWriter file = toy.File("gpt2", "qwen2");
-  file.Set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos));
+  constexpr TokenId bos = testing::kToyBos;
+  GgufWriter file = testing::ToyBytePairsWithBos("qwen2");
   file.Set("tokenizer.ggml.eos_token_id", uint32_t{256});
   const auto silent = OpenOrDie(file);
   file.Set("tokenizer.ggml.add_bos_token", true);
@@ -107,28 +108,24 @@ TEST(MarkedEncoding, HasOneBosTokenWhetherTemplateOrVocabularyAsksForIt) {
   EXPECT_THAT(asking->EncodeMarked(without, false), ElementsAre('a'));
   EXPECT_THAT(asking->EncodeMarked(with, false), ElementsAre(bos, 'a'));
   // Some write one before every turn.
-  EXPECT_THAT(asking->EncodeMarked(Marked({{"<|bos|>a<|bos|>", kWritten}}), true), ElementsAre(bos, 'a', bos));
-  EXPECT_THAT(asking->EncodeMarked(MarkedText("<|bos|>", kBrought), true),
-              ElementsAre(bos, '<', '|', 'b', 'o', 's', '|', '>'));
+  EXPECT_THAT(Encoded(*asking, {{"<|bos|>a<|bos|>", kWritten}}), ElementsAre(bos, 'a', bos));
+  EXPECT_THAT(Encoded(*asking, {{"<|bos|>", kBrought}}), ElementsAre(bos, '<', '|', 'b', 'o', 's', '|', '>'));
 }
 
 TEST(MarkedEncoding, HasOneBosTokenAlsoBehindWhiteSpaceAndWhereTheTemplateWritesTwo) {
-  ToyVocabulary toy = testing::ToyBytePairs();
-  const TokenId bos = toy.Add("<|bos|>", 3);
-  GgufWriter file = toy.File("gpt2", "qwen2");
-  file.Set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos));
+  constexpr TokenId bos = testing::kToyBos;
+  GgufWriter file = testing::ToyBytePairsWithBos("qwen2");
   const auto silent = OpenOrDie(file);
   file.Set("tokenizer.ggml.add_bos_token", true);
   const auto asking = OpenOrDie(file);
   for (const Tokenizer* tokenizer : {silent.get(), asking.get()}) {
-    EXPECT_THAT(tokenizer->EncodeMarked(MarkedText("\n<|bos|>a", kWritten), true), ElementsAre('\n', bos, 'a'));
-    EXPECT_THAT(tokenizer->EncodeMarked(MarkedText("<|bos|><|bos|>a", kWritten), true), ElementsAre(bos, 'a'));
-    EXPECT_THAT(tokenizer->EncodeMarked(MarkedText("\n<|bos|>\n<|bos|>a", kWritten), true),
-                ElementsAre('\n', bos, '\n', 'a'));
-    EXPECT_THAT(tokenizer->EncodeMarked(Marked({{"<|bos|>", kWritten}, {"<|bos|>", kBrought}}), true),
+    EXPECT_THAT(Encoded(*tokenizer, {{"\n<|bos|>a", kWritten}}), ElementsAre('\n', bos, 'a'));
+    EXPECT_THAT(Encoded(*tokenizer, {{"<|bos|><|bos|>a", kWritten}}), ElementsAre(bos, 'a'));
+    EXPECT_THAT(Encoded(*tokenizer, {{"\n<|bos|>\n<|bos|>a", kWritten}}), ElementsAre('\n', bos, '\n', 'a'));
+    EXPECT_THAT(Encoded(*tokenizer, {{"<|bos|>", kWritten}, {"<|bos|>", kBrought}}),
                 ElementsAre(bos, '<', '|', 'b', 'o', 's', '|', '>'));
   }
-  EXPECT_THAT(asking->EncodeMarked(Marked({{"\n", kWritten}, {"<|bos|>", kBrought}}), true),
+  EXPECT_THAT(Encoded(*asking, {{"\n", kWritten}, {"<|bos|>", kBrought}}),
               ElementsAre(bos, '\n', '<', '|', 'b', 'o', 's', '|', '>'));
   EXPECT_THAT(asking->EncodeMarked(MarkedText("<|bos|><|bos|>", kWritten), false), ElementsAre(bos, bos));
 }
@@ -285,6 +282,56 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, MarkedVocabulary, ::testing::Values("qwen
                          [](const ::testing::TestParamInfo<std::string>& info) {
                            return info.param == "qwen" ? "qwen" : info.param == "gpt-2" ? "gpt2" : "llama";
                          });
+
+using ::testing::IsEmpty;
+
+MarkedText Greeting() {
+  MarkedText text("<user>", kWritten);
+  text.Append("hello", kBrought);
+  text.Append("</user>", kWritten);
+  return text;
+}
+
+TEST(MarkedText, JoinsNeighboursOfOneOrigin) {
+  MarkedText text("ab", kWritten);
+  text.Append("", kBrought);
+  text.Append("cd", kWritten);
+  text.Append("e", kBrought);
+  EXPECT_EQ(text.text(), "abcde");
+  EXPECT_THAT(text.runs(), ElementsAre(MarkedText::Run{4, kWritten}, MarkedText::Run{5, kBrought}));
+}
+
+TEST(MarkedText, HasNoRunsWhenItIsEmpty) {
+  EXPECT_THAT(MarkedText("", kBrought).runs(), IsEmpty());
+  EXPECT_TRUE(MarkedText().IsTemplate(0, 0));
+}
+
+TEST(MarkedText, IsTheTemplatesOnlyWhereNoByteIsTheRequests) {
+  const MarkedText text = Greeting();
+  EXPECT_TRUE(text.IsTemplate(0, 6));
+  EXPECT_FALSE(text.IsTemplate(0, 7));
+  EXPECT_FALSE(text.IsTemplate(7, 9));
+  EXPECT_FALSE(text.IsTemplate(10, 12));
+  EXPECT_TRUE(text.IsTemplate(11, 18));
+  EXPECT_TRUE(text.IsTemplate(8, 8));
+}
+
+TEST(MarkedText, KeepsTheMarksOfAPart) {
+  const MarkedText part = Greeting().Substr(5, 7);
+  EXPECT_EQ(part.text(), ">hello<");
+  EXPECT_THAT(part.runs(),
+              ElementsAre(MarkedText::Run{1, kWritten}, MarkedText::Run{6, kBrought}, MarkedText::Run{7, kWritten}));
+  EXPECT_EQ(Greeting().Substr(16, 100).text(), "r>");
+  EXPECT_EQ(Greeting().Substr(100, 1), MarkedText());
+}
+
+TEST(MarkedText, AppendsAnotherTextAndItself) {
+  MarkedText text = Greeting().Substr(5, 2);
+  text.Append(text);
+  EXPECT_EQ(text.text(), ">h>h");
+  EXPECT_THAT(text.runs(), ElementsAre(MarkedText::Run{1, kWritten}, MarkedText::Run{2, kBrought},
+                                       MarkedText::Run{3, kWritten}, MarkedText::Run{4, kBrought}));
+}
 
 }  // namespace
 }  // namespace stagecoach

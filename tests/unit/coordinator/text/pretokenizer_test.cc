@@ -227,12 +227,7 @@ TEST(PreTokenizer, FoldsNoLetterButAsciiInContractions) {
 
 TEST(PreTokenizer, TakesInvalidBytesAsOneCharacterEach) {
   EXPECT_THAT(Split(PreTokenizer::kQwen2, "a\xFF\xC3 b"), ElementsAre("a", "\xFF\xC3", " b"));
-  EXPECT_THAT(Split(PreTokenizer::kQwen2,
-                    "a\xFF"
-                    "b"),
-              ElementsAre("a",
-                          "\xFF"
-                          "b"));
+  EXPECT_THAT(Split(PreTokenizer::kQwen2, "a\377b"), ElementsAre("a", "\377b"));
   EXPECT_THAT(Split(PreTokenizer::kGpt2, " \xE2\x82"), ElementsAre(" \xE2\x82"));
   EXPECT_THAT(Split(PreTokenizer::kGpt4o, "a\xFF\xC3/ b"), ElementsAre("a", "\xFF\xC3/", " b"));
   EXPECT_THAT(Split(PreTokenizer::kDeepSeekV3, "a\xFF\xC3 b"), ElementsAre("a", "\xFF\xC3", " b"));
@@ -272,10 +267,8 @@ TEST(PreTokenizer, TakesTimeInProportionToTheText) {
     return text;
   };
   std::vector<std::string> texts = {"中" + repeated("A")};
-  for (const absl::string_view unit : {"A", "a", "1", "!", " ", "\n", "中", "\xCC\x81", "\x01", "\xFF",
-                                       "\xCC\x81"
-                                       "A",
-                                       " \n\t", "中A", "\x01 ", "! ", "a1", "\xE2\x80\x83"}) {
+  for (const absl::string_view unit : {"A", "a", "1", "!", " ", "\n", "中", "\u0301", "\x01", "\xFF", "\u0301A",
+                                       " \n\t", "中A", "\x01 ", "! ", "a1", "\u2003"}) {
     texts.push_back(repeated(unit));
   }
   for (const char* name : {"qwen2", "llama-bpe", "gpt-2", "starcoder", "gpt-4o", "tekken", "kimi-k2", "deepseek-v3",

@@ -1,8 +1,10 @@
 #include "coordinator/text/tokenizer.h"
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,8 @@ namespace {
 using ::testing::ElementsAre;
 using testing::OpenOrDie;
 using testing::ToyVocabulary;
+
+constexpr TokenId kBos = testing::kToyBos;
 
 std::string RandomBytes(std::mt19937* random, size_t max_bytes) {
   std::string text((*random)() % (max_bytes + 1), 'a');
@@ -43,18 +47,27 @@ TEST(BpeTokenizer, JoinsPairsByRank) {
   EXPECT_THAT(Plain(*tokenizer, ""), ElementsAre());
 }
 
-// Joins the best pair of the whole piece again and again, as the definition says.
-std::vector<std::string> JoinByDefinition(std::vector<std::string> parts, const std::map<std::string, size_t>& ranks) {
+// Joins the best pair of all again and again, as the definition says: that whose `badness_of(left, right)` is the
+// least.
+template <typename BadnessOf>
+std::vector<std::string> JoinByDefinition(std::vector<std::string> parts, BadnessOf badness_of) {
   for (;;) {
-    size_t best_rank = SIZE_MAX, best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    size_t best = 0;
     for (size_t i = 0; i + 1 < parts.size(); ++i) {
-      const auto found = ranks.find(parts[i] + " " + parts[i + 1]);
-      if (found != ranks.end() && found->second < best_rank) best_rank = found->second, best = i;
+      const double badness = badness_of(parts[i], parts[i + 1]);
+      if (badness < least) least = badness, best = i;
     }
-    if (best_rank == SIZE_MAX) return parts;
+    if (std::isinf(least)) return parts;
     parts[best] += parts[best + 1];
     parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
   }
+}
+
+// Of what is in the map; infinite for all else.
+double BadnessIn(const std::map<std::string, double>& badness, const std::string& key) {
+  const auto found = badness.find(key);
+  return found == badness.end() ? std::numeric_limits<double>::infinity() : found->second;
 }
 
 TEST(BpeTokenizer, AgreesWithTheDefinitionOnRandomWords) {
@@ -65,8 +78,9 @@ TEST(BpeTokenizer, AgreesWithTheDefinitionOnRandomWords) {
   const auto merges = (*file)->metadata().GetStrings("tokenizer.ggml.merges");
   const auto texts = (*file)->metadata().GetStrings("tokenizer.ggml.tokens");
   ASSERT_TRUE(merges.ok() && texts.ok());
-  std::map<std::string, size_t> ranks;
+  std::map<std::string, double> ranks;
   for (size_t i = 0; i < merges->size(); ++i) ranks.emplace((*merges)[i], i);
+  const auto rank = [&](const std::string& a, const std::string& b) { return BadnessIn(ranks, a + " " + b); };
   std::mt19937 random(11);
   for (int i = 0; i < 2000; ++i) {
     std::vector<std::string> letters(random() % 30 + 1);
@@ -74,7 +88,7 @@ TEST(BpeTokenizer, AgreesWithTheDefinitionOnRandomWords) {
     for (std::string& letter : letters) word += letter = "aeehhilnorsttt"[random() % 14];
     std::vector<std::string> found;
     for (const TokenId token : Plain(**tokenizer, word)) found.push_back((*texts)[token]);
-    ASSERT_EQ(found, JoinByDefinition(letters, ranks)) << word;
+    ASSERT_EQ(found, JoinByDefinition(letters, rank)) << word;
   }
 }
 
@@ -224,49 +238,39 @@ TEST(SpecialTokens, AreNeverMadeOfPlainText) {
   EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", "qwen2")), "hello"), ElementsAre('h', 'e', 'l', 'l', 'o'));
   EXPECT_THAT(Plain(*OpenOrDie(toy.File("gpt2", "llama-bpe")), "hello"), ElementsAre('h', 'e', 'l', 'l', 'o'));
   ToyVocabulary pieces = testing::ToySentencePiece();
-  pieces.Add(
-      "\xE2\x96\x81"
-      "ab",
-      3);
+  pieces.Add("\u2581ab", 3);
   EXPECT_THAT(Plain(*OpenOrDie(pieces.File("llama", "")), "ab"), ElementsAre(259, 262));
   EXPECT_THAT(Plain(*OpenOrDie(testing::ToySentencePiece().File("llama", "")), "<s>"),
               ElementsAre(259, 3 + '<', 3 + 's', 3 + '>'));
 }
 
 TEST(SpecialTokens, FrameATextAsTheVocabularyAsks) {
-  ToyVocabulary toy = testing::ToyBytePairs();
-  const auto bos = static_cast<uint32_t>(toy.Add("<|bos|>", 3));
-  GgufWriter file = toy.File("gpt2", "qwen2");
-  file.Set("tokenizer.ggml.bos_token_id", bos);
+  GgufWriter file = testing::ToyBytePairsWithBos("qwen2");
   file.Set("tokenizer.ggml.eos_token_id", uint32_t{256});
   EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre('a'));  // not the habit of qwen2
   file.Set("tokenizer.ggml.add_bos_token", true);
   file.Set("tokenizer.ggml.add_eos_token", true);
-  EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(bos, 'a', 256));
-  EXPECT_THAT(OpenOrDie(file)->Encode("", true, false), ElementsAre(bos, 256));
+  EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(kBos, 'a', 256));
+  EXPECT_THAT(OpenOrDie(file)->Encode("", true, false), ElementsAre(kBos, 256));
   EXPECT_THAT(OpenOrDie(file)->Encode("a", false, false), ElementsAre('a'));
   file.Set("tokenizer.ggml.pre", "llama-bpe");
   file.Remove("tokenizer.ggml.add_bos_token");
   file.Remove("tokenizer.ggml.add_eos_token");
-  EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(bos, 'a'));
+  EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(kBos, 'a'));
   file.Set("tokenizer.ggml.add_bos_token", false);
   EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre('a'));
 }
 
 TEST(SpecialTokens, BeginWithBosWhereTheFileIsSilentAsThePreTokenizerDoes) {
-  ToyVocabulary toy = testing::ToyBytePairs();
-  const auto bos = static_cast<uint32_t>(toy.Add("<|bos|>", 3));
   for (const char* pre : {"llama-bpe", "tekken"}) {
-    GgufWriter file = toy.File("gpt2", pre);
-    file.Set("tokenizer.ggml.bos_token_id", bos);
-    EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(bos, 'a')) << pre;
+    const auto tokenizer = OpenOrDie(testing::ToyBytePairsWithBos(pre));
+    EXPECT_THAT(tokenizer->Encode("a", true, false), ElementsAre(kBos, 'a')) << pre;
   }
   for (const char* pre : {"smaug-bpe", "dbrx", "glm4", "gpt-4o", "llama4", "kimi-k2", "minimax-m2", "deepseek-v3"}) {
-    GgufWriter file = toy.File("gpt2", pre);
-    file.Set("tokenizer.ggml.bos_token_id", bos);
+    GgufWriter file = testing::ToyBytePairsWithBos(pre);
     EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre('a')) << pre;
     file.Set("tokenizer.ggml.add_bos_token", true);
-    EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(bos, 'a')) << pre;
+    EXPECT_THAT(OpenOrDie(file)->Encode("a", true, false), ElementsAre(kBos, 'a')) << pre;
   }
 }
 
@@ -299,15 +303,11 @@ TEST(SpecialTokens, TakeTheSpaceAfterThemForPhi3) {
 }
 
 TEST(SpecialTokens, GiveNoSecondBosToATextThatStartsWithOne) {
-  ToyVocabulary toy = testing::ToyBytePairs();
-  const auto bos = static_cast<uint32_t>(toy.Add("<|bos|>", 3));
-  GgufWriter file = toy.File("gpt2", "llama-bpe");
-  file.Set("tokenizer.ggml.bos_token_id", bos);
-  const auto tokenizer = OpenOrDie(file);
-  EXPECT_THAT(tokenizer->Encode("<|bos|>a", true, true), ElementsAre(bos, 'a'));
-  EXPECT_THAT(tokenizer->Encode("<|bos|>", true, true), ElementsAre(bos));
-  EXPECT_THAT(tokenizer->Encode("<|bos|>a", true, false), ElementsAre(bos, '<', '|', 'b', 'o', 's', '|', '>', 'a'));
-  EXPECT_THAT(tokenizer->Encode("a<|bos|>", true, true), ElementsAre(bos, 'a', bos));
+  const auto tokenizer = OpenOrDie(testing::ToyBytePairsWithBos("llama-bpe"));
+  EXPECT_THAT(tokenizer->Encode("<|bos|>a", true, true), ElementsAre(kBos, 'a'));
+  EXPECT_THAT(tokenizer->Encode("<|bos|>", true, true), ElementsAre(kBos));
+  EXPECT_THAT(tokenizer->Encode("<|bos|>a", true, false), ElementsAre(kBos, '<', '|', 'b', 'o', 's', '|', '>', 'a'));
+  EXPECT_THAT(tokenizer->Encode("a<|bos|>", true, true), ElementsAre(kBos, 'a', kBos));
 }
 
 TEST(SpmTokenizer, JoinsPairsByScoreWithASpaceInFront) {
@@ -328,24 +328,10 @@ TEST(SpmTokenizer, JoinsTheLeftmostOfEqualPairs) {
   EXPECT_THAT(Plain(*OpenOrDie(toy.File("llama", "")), "aaa"), ElementsAre(259, aa, 260));
 }
 
-// The same definition with scores: the best pair of the whole text again and again.
-std::vector<std::string> JoinByScore(std::vector<std::string> parts, const std::map<std::string, float>& scores) {
-  for (;;) {
-    float best_score = -std::numeric_limits<float>::infinity();
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i + 1 < parts.size(); ++i) {
-      const auto found = scores.find(parts[i] + parts[i + 1]);
-      if (found != scores.end() && found->second > best_score) best_score = found->second, best = i;
-    }
-    if (best == SIZE_MAX) return parts;
-    parts[best] += parts[best + 1];
-    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-  }
-}
-
 void ExpectJoinsByScore(const ToyVocabulary& toy) {
-  std::map<std::string, float> scores;
-  for (size_t i = 0; i < toy.texts.size(); ++i) scores.emplace(toy.texts[i], toy.scores[i]);
+  std::map<std::string, double> minus_scores;
+  for (size_t i = 0; i < toy.texts.size(); ++i) minus_scores.emplace(toy.texts[i], -toy.scores[i]);
+  const auto minus_score = [&](const std::string& a, const std::string& b) { return BadnessIn(minus_scores, a + b); };
   const auto tokenizer = OpenOrDie(toy.File("llama", ""));
   std::mt19937 random(13);
   for (int i = 0; i < 2000; ++i) {
@@ -357,7 +343,7 @@ void ExpectJoinsByScore(const ToyVocabulary& toy) {
     }
     std::vector<std::string> found;
     for (const TokenId token : Plain(*tokenizer, text)) found.push_back(toy.texts[token]);
-    ASSERT_EQ(found, JoinByScore(characters, scores)) << "'" << text << "'";
+    ASSERT_EQ(found, JoinByDefinition(characters, minus_score)) << "'" << text << "'";
   }
 }
 
@@ -379,10 +365,7 @@ TEST(SpmTokenizer, FallsBackToBytesAndThenToUnknown) {
               ElementsAre(259, 3 + 0xC3, 3 + 0xA9));
   ToyVocabulary toy = testing::ToySentencePiece();
   for (int byte = 0; byte < 256; ++byte) toy.types[3 + byte] = 5;
-  EXPECT_THAT(Plain(*OpenOrDie(toy.File("llama", "")),
-                    "a\xC3\xA9"
-                    "b"),
-              ElementsAre(263, 0, 261));
+  EXPECT_THAT(Plain(*OpenOrDie(toy.File("llama", "")), "a\u00e9b"), ElementsAre(263, 0, 261));
 }
 
 // Gemma's runs of spaces and line breaks.
@@ -485,6 +468,51 @@ TEST(Tokenizer, TakesALongTextOfAnythingInItsStride) {
       EXPECT_TRUE(tokenizer->Decode(tokens, false) == text) << ::testing::PrintToString(text.substr(0, 8));
     }
   }
+}
+
+// Texts and the tokens that another engine expects of them.
+
+// The parts of `text` between separators; one more than there are of those.
+std::vector<std::string> SplitAt(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  size_t start = 0;
+  for (size_t end; (end = text.find(separator, start)) != std::string::npos; start = end + separator.size()) {
+    parts.push_back(text.substr(start, end - start));
+  }
+  parts.push_back(text.substr(start));
+  return parts;
+}
+
+class TokenizerPairs : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TokenizerPairs, AllAgree) {
+  SHARED_FILE_OR_SKIP(model, "data/tokenizers/" + GetParam() + ".gguf");
+  SHARED_FILE_OR_SKIP(inputs, "data/tokenizers/" + GetParam() + ".inp");
+  SHARED_FILE_OR_SKIP(outputs, "data/tokenizers/" + GetParam() + ".out");
+  const std::unique_ptr<Tokenizer> tokenizer = testing::OpenFileOrDie(model);
+  const std::vector<std::string> texts = SplitAt(testing::ReadFileOrDie(inputs), "\n__ggml_vocab_test__\n");
+  const std::vector<std::string> lines = SplitAt(testing::ReadFileOrDie(outputs), "\n");
+  ASSERT_EQ(texts.size(), 47u);
+  ASSERT_EQ(lines.size(), 47u);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    std::istringstream line(lines[i]);
+    const std::vector<TokenId> expected{std::istream_iterator<TokenId>(line), std::istream_iterator<TokenId>()};
+    const std::vector<TokenId> tokens = tokenizer->Encode(texts[i], /*add_special=*/false, /*parse_special=*/false);
+    EXPECT_EQ(tokens, expected) << "text " << i << ": " << ::testing::PrintToString(texts[i]);
+    EXPECT_EQ(tokenizer->Decode(tokens, /*render_control=*/false), texts[i]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerPairs, ::testing::Values("qwen", "gpt-2", "llama-spm"),
+                         [](const ::testing::TestParamInfo<std::string>& info) {
+                           return info.param == "qwen" ? "qwen" : info.param == "gpt-2" ? "gpt2" : "llama";
+                         });
+
+TEST(QwenVocabulary, EndsAtMoreThanTheOneTokenItsFileNames) {
+  SHARED_FILE_OR_SKIP(model, "data/tokenizers/qwen.gguf");
+  const std::unique_ptr<Tokenizer> tokenizer = testing::OpenFileOrDie(model);
+  const absl::Span<const TokenId> ends = tokenizer->end_of_generation();
+  EXPECT_EQ(std::vector<TokenId>(ends.begin(), ends.end()), (std::vector<TokenId>{128247, 151643, 151645}));
 }
 
 }  // namespace

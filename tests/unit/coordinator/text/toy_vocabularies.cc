@@ -1,14 +1,22 @@
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
 #include <cstdio>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/gguf/gguf_file.h"
 #include "coordinator/text/utf8.h"
-#include "tests/testing/shared_data.h"
 
 namespace stagecoach::testing {
+namespace {
+
+template <typename T>
+T OrDie(absl::StatusOr<T> made) {
+  CHECK_EQ(made.status().ToString(), "OK");
+  return *std::move(made);
+}
+
+}  // namespace
 
 TokenId ToyVocabulary::Add(const std::string& text, int32_t type, float score) {
   texts.push_back(text);
@@ -43,6 +51,14 @@ ToyVocabulary ToyBytePairs() {
   return toy;
 }
 
+GgufWriter ToyBytePairsWithBos(const std::string& pre) {
+  ToyVocabulary toy = ToyBytePairs();
+  toy.Add("<|bos|>", 3);
+  GgufWriter writer = toy.File("gpt2", pre);
+  writer.Set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(kToyBos));
+  return writer;
+}
+
 ToyVocabulary ToySentencePiece() {
   ToyVocabulary toy;
   toy.Add("<unk>", 2);
@@ -54,10 +70,7 @@ ToyVocabulary ToySentencePiece() {
     toy.Add(text, 6);
   }
   float score = -1;
-  for (const char* text : {"\xE2\x96\x81", "a", "b", "ab",
-                           "\xE2\x96\x81"
-                           "a"})
-    toy.Add(text, 1, score--);
+  for (const char* text : {"\u2581", "a", "b", "ab", "\u2581a"}) toy.Add(text, 1, score--);
   return toy;
 }
 
@@ -69,18 +82,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Open(const GgufWriter& writer) {
   return Tokenizer::Create(file->metadata());
 }
 
-std::unique_ptr<Tokenizer> OpenOrDie(const GgufWriter& writer) {
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Open(writer);
-  CHECK_EQ(tokenizer.status().ToString(), "OK");
-  return *std::move(tokenizer);
-}
+std::unique_ptr<Tokenizer> OpenOrDie(const GgufWriter& writer) { return OrDie(Open(writer)); }
 
 std::unique_ptr<Tokenizer> OpenFileOrDie(const std::string& path) {
-  const absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path);
-  CHECK_EQ(file.status().ToString(), "OK");
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create((*file)->metadata());
-  CHECK_EQ(tokenizer.status().ToString(), "OK");
-  return *std::move(tokenizer);
+  return OrDie(Tokenizer::Create(OrDie(GgufFile::Open(path))->metadata()));
+}
+
+ToyModel::ToyModel(const GgufWriter& writer) {
+  CHECK_EQ(writer.Write(directory.File("toy.gguf")).ToString(), "OK");
+  file = OrDie(GgufFile::Open(directory.File("toy.gguf")));
+  tokenizer = OrDie(Tokenizer::Create(metadata()));
 }
 
 }  // namespace stagecoach::testing

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/gguf/gguf_file.h"
 #include "common/gguf/gguf_writer.h"
 #include "coordinator/text/tokenizer.h"
+#include "tests/testing/shared_data.h"
 
 namespace stagecoach::testing {
 
@@ -26,9 +28,22 @@ struct ToyVocabulary {
 
 // Token i is the byte i, for all 256; then what "h e", "l l", "he ll" and "hell o" make: 256 to 259.
 ToyVocabulary ToyBytePairs();
+// With the BOS token <|bos|> and the name of a pre-tokenizer.
+GgufWriter ToyBytePairsWithBos(const std::string& pre);
+inline constexpr TokenId kToyBos = 260;
 
 // <unk> 0, <s> 1, </s> 2, bytes 3 to 258, then 259 "_", 260 "a", 261 "b", 262 "ab" and 263 "_a" (where _ is U+2581).
 ToyVocabulary ToySentencePiece();
+
+// A model file and its tokenizer.
+struct ToyModel {
+  explicit ToyModel(const GgufWriter& writer);
+  const GgufMetadata& metadata() const { return file->metadata(); }
+
+  TempDir directory;
+  std::unique_ptr<GgufFile> file;  // toy.gguf
+  std::unique_ptr<Tokenizer> tokenizer;
+};
 
 // What Tokenizer::Create makes of the file.
 absl::StatusOr<std::unique_ptr<Tokenizer>> Open(const GgufWriter& writer);

@@ -1,6 +1,5 @@
 #include <string>
 
-#include "coordinator/text/unicode_categories.h"
 #include "coordinator/text/unicode_tables.h"
 #include "coordinator/text/utf8.h"
 #include "gtest/gtest.h"

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/json/json_value.h"
-#include "coordinator/trace/align_trace.h"
 #include "coordinator/trace/trace_lines.h"
 #include "coordinator/trace/trace_summary.h"
 #include "gmock/gmock.h"

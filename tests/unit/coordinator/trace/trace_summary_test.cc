@@ -4,7 +4,6 @@
 #include <random>
 #include <string>
 
-#include "coordinator/trace/align_trace.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/trace/made_up_run.h"
 

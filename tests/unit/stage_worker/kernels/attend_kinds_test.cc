@@ -191,40 +191,52 @@ TEST(AttendKinds, GiveTheSameBitsWithEveryInstructionSet) {
   }
 }
 
+// Positions [first, second) of each of some granules, against the softmax in double; slack 1: 1e-5 of the sum, 2e-6 of
+// a value.
+void ExpectCloseToSoftmax(KvType type, const Kind& kind, const std::vector<std::pair<int, int>>& granules,
+                          double q_range, double slack, uint64_t seed) {
+  const std::vector<float> q = RandomFloats(seed, kind.head_dim, q_range);
+  std::vector<double> scores, values;
+  State state(1, kind.value_dim);
+  for (const auto& [first, written] : granules) {
+    const Granule granule(Scalar(), type, kind.head_dim, kind.value_dim, first, written, seed += 2);
+    AttentionSpan span = granule.span();
+    span.score_cap = kind.score_cap;
+    state = AttendWindows(Scalar(), span, q, {{first}, {written}}, state);
+    const std::vector<float> k = Stored(type, granule.k), v = Stored(type, granule.v);
+    for (int j = first; j < written; ++j) {
+      double score = 0;
+      for (int d = 0; d < kind.head_dim; ++d) score += static_cast<double>(k[j * kind.head_dim + d]) * q[d];
+      scores.push_back(kind.score_cap == 0 ? score : kind.score_cap * std::tanh(score / kind.score_cap));
+    }
+    values.insert(values.end(), v.begin() + first * kind.value_dim, v.end());
+  }
+  const double max = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (double score : scores) sum += std::exp(score - max);
+  EXPECT_NEAR(state.max[0], max, 1e-5);
+  EXPECT_NEAR(state.sum[0] / sum, 1.0, slack * 1e-5);
+  for (int d = 0; d < kind.value_dim; ++d) {
+    double exact = 0;
+    for (size_t j = 0; j < scores.size(); ++j)
+      exact += std::exp(scores[j] - max) / sum * values[j * kind.value_dim + d];
+    ASSERT_NEAR(state.acc[d] / state.sum[0], exact, slack * 2e-6) << KvTypeName(type) << " " << kind.head_dim;
+  }
+}
+
 TEST(AttendKinds, StayCloseToTheExactSoftmaxOverTwoGranules) {
-  constexpr int kWritten[] = {256, 90}, kFirst[] = {190, 0};
   uint64_t seed = 3000;
   for (KvType type : kTypes) {
     for (const Kind& kind : kKinds) {
       if (!Fits(type, kind.head_dim) || !Fits(type, kind.value_dim)) continue;
-      const std::vector<float> q = RandomFloats(++seed, kind.head_dim, 2.0 / std::sqrt(kind.head_dim));
-      std::vector<double> scores, values;
-      State state(1, kind.value_dim);
-      for (int g = 0; g < 2; ++g) {
-        const Granule granule(Scalar(), type, kind.head_dim, kind.value_dim, kFirst[g], kWritten[g], seed += 2);
-        AttentionSpan span = granule.span();
-        span.score_cap = kind.score_cap;
-        state = AttendWindows(Scalar(), span, q, {{kFirst[g]}, {kWritten[g]}}, state);
-        const std::vector<float> k = Stored(type, granule.k), v = Stored(type, granule.v);
-        for (int j = kFirst[g]; j < kWritten[g]; ++j) {
-          double score = 0;
-          for (int d = 0; d < kind.head_dim; ++d) score += static_cast<double>(k[j * kind.head_dim + d]) * q[d];
-          scores.push_back(kind.score_cap == 0 ? score : kind.score_cap * std::tanh(score / kind.score_cap));
-        }
-        values.insert(values.end(), v.begin() + kFirst[g] * kind.value_dim, v.end());
-      }
-      const double max = *std::max_element(scores.begin(), scores.end());
-      double sum = 0;
-      for (double score : scores) sum += std::exp(score - max);
-      EXPECT_NEAR(state.max[0], max, 1e-5);
-      EXPECT_NEAR(state.sum[0] / sum, 1.0, 2e-5);
-      for (int d = 0; d < kind.value_dim; ++d) {
-        double exact = 0;
-        for (size_t j = 0; j < scores.size(); ++j)
-          exact += std::exp(scores[j] - max) / sum * values[j * kind.value_dim + d];
-        ASSERT_NEAR(state.acc[d] / state.sum[0], exact, 4e-6) << KvTypeName(type) << " " << kind.head_dim;
-      }
+      ExpectCloseToSoftmax(type, kind, {{190, 256}, {0, 90}}, 2.0 / std::sqrt(kind.head_dim), 2, seed += 5);
     }
+  }
+}
+
+TEST(Attend, StaysCloseToTheExactSoftmaxOverSeveralGranules) {
+  for (KvType type : kTypes) {
+    ExpectCloseToSoftmax(type, {64, 64, 0}, {{0, kAttentionGranule}, {0, kAttentionGranule}, {0, 77}}, 0.4, 1, 15);
   }
 }
 

@@ -116,38 +116,6 @@ TEST(Attend, LeavesColumnsThatSeeNothingUntouched) {
   }
 }
 
-TEST(Attend, StaysCloseToTheExactSoftmaxOverSeveralGranules) {
-  const int head_dim = 64, granules = 3, last = 77;
-  for (KvType type : kTypes) {
-    std::vector<double> scores, values;
-    std::vector<float> q = RandomFloats(15, head_dim, 0.4);
-    State state(1, head_dim);
-    for (int g = 0; g < granules; ++g) {
-      const int written = g + 1 == granules ? last : kAttentionGranule;
-      const Granule granule(Scalar(), type, head_dim, written, 16 + 2 * g);
-      const int32_t limit = written;
-      Scalar().attend(granule.span(), q.data(), head_dim, nullptr, &limit, 1, state.view());
-      const std::vector<float> k = Stored(type, granule.k), v = Stored(type, granule.v);
-      for (int j = 0; j < written; ++j) {
-        double score = 0;
-        for (int d = 0; d < head_dim; ++d) score += static_cast<double>(k[j * head_dim + d]) * q[d];
-        scores.push_back(score);
-      }
-      values.insert(values.end(), v.begin(), v.end());
-    }
-    const double max = *std::max_element(scores.begin(), scores.end());
-    double sum = 0;
-    for (double score : scores) sum += std::exp(score - max);
-    EXPECT_NEAR(state.max[0], max, 1e-5);
-    EXPECT_NEAR(state.sum[0] / sum, 1.0, 1e-5);
-    for (int d = 0; d < head_dim; ++d) {
-      double exact = 0;
-      for (size_t j = 0; j < scores.size(); ++j) exact += std::exp(scores[j] - max) / sum * values[j * head_dim + d];
-      ASSERT_NEAR(state.acc[d] / state.sum[0], exact, 2e-6) << KvTypeName(type);
-    }
-  }
-}
-
 TEST(StoreKv, GivesTheSameBytesWithEveryInstructionSet) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   for (KvType type : kTypes) {

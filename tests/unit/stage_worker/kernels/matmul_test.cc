@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -144,6 +145,23 @@ void ExpectSameBits(const Kernels& kernels, const Matrix& matrix, const Inputs& 
   }
 }
 
+// Of every instruction set that is exact, for these numbers of columns.
+void ExpectSameBits(const std::vector<const Kernels*>& vector_kernels, const Matrix& matrix, const Inputs& in,
+                    const std::vector<int>& columns, const std::vector<float>& expected) {
+  for (const Kernels* kernels : vector_kernels) {
+    for (const int count : columns) {
+      if (!IsExact(*kernels, matrix.type) || ::testing::Test::HasFatalFailure()) continue;
+      ExpectSameBits(*kernels, matrix, in, count, expected);
+    }
+  }
+}
+
+std::vector<int> UpTo(int most) {
+  std::vector<int> counts(static_cast<size_t>(most));
+  std::iota(counts.begin(), counts.end(), 1);
+  return counts;
+}
+
 TEST(Matmul, GivesTheSameBitsWithEveryInstructionSet) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   uint64_t seed = 1;
@@ -152,14 +170,10 @@ TEST(Matmul, GivesTheSameBitsWithEveryInstructionSet) {
       const int64_t cols = SmallestCols(type) * (panels == 1 ? 1 : panels == 3 ? 3 : 2);
       const Matrix matrix = RandomMatrix(type, panels * kPanelRows, cols, ++seed);
       const Inputs in(RandomFloats(++seed, 33 * cols, 3.0), cols);
-      const std::vector<float> expected = Multiply(Scalar(), matrix, in, 33);
-      for (const Kernels* kernels : vector_kernels) {
-        if (!IsExact(*kernels, type)) continue;
-        for (int columns = 1; columns <= 21; ++columns) {
-          ExpectSameBits(*kernels, matrix, in, columns == 21 ? 33 : columns, expected);
-          if (HasFatalFailure()) return;
-        }
-      }
+      std::vector<int> columns = UpTo(20);
+      columns.push_back(33);
+      ExpectSameBits(vector_kernels, matrix, in, columns, Multiply(Scalar(), matrix, in, 33));
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -170,14 +184,8 @@ TEST(Matmul, GivesTheSameBitsForLongRowsAndManyPanels) {
     for (const auto& [panels, cols] : {std::pair<int64_t, int64_t>{1, 4096 + 768}, {19, 512}}) {
       const Matrix matrix = RandomMatrix(type, panels * kPanelRows, cols, 7);
       const Inputs in(RandomFloats(8, 10 * cols, 1.0), cols);
-      const std::vector<float> expected = Multiply(Scalar(), matrix, in, 10);
-      for (const Kernels* kernels : vector_kernels) {
-        if (!IsExact(*kernels, type)) continue;
-        for (int columns : {1, 2, 5, 7, 8, 10}) {
-          ExpectSameBits(*kernels, matrix, in, columns, expected);
-          if (HasFatalFailure()) return;
-        }
-      }
+      ExpectSameBits(vector_kernels, matrix, in, {1, 2, 5, 7, 8, 10}, Multiply(Scalar(), matrix, in, 10));
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -218,14 +226,8 @@ TEST(Matmul, GivesTheSameBitsForUnevenNumbersOfFloatColumns) {
       if (type != TensorType::kF32 && cols % 2 != 0) continue;
       const Matrix matrix = RandomMatrix(type, 48, cols, ++seed);
       const Inputs in(RandomFloats(++seed, 8 * cols, 1.0), cols);
-      const std::vector<float> expected = Multiply(Scalar(), matrix, in, 8);
-      for (int columns = 1; columns <= 8; ++columns) {
-        for (const Kernels* kernels : vector_kernels) {
-          if (!IsExact(*kernels, type)) continue;
-          ExpectSameBits(*kernels, matrix, in, columns, expected);
-          if (HasFatalFailure()) return;
-        }
-      }
+      ExpectSameBits(vector_kernels, matrix, in, UpTo(8), Multiply(Scalar(), matrix, in, 8));
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -243,14 +245,8 @@ TEST(Matmul, GivesTheSameBitsForHugeAndSmallValuesAndZeroBlocks) {
     for (int64_t i = 0; i < cols; ++i) x[i] *= 1e-32f;
     const Matrix matrix = QuantizedMatrix(type, 48, cols, weights);
     const Inputs in(x, cols);
-    const std::vector<float> expected = Multiply(Scalar(), matrix, in, 8);
-    for (int columns : {1, 3, 8}) {
-      for (const Kernels* kernels : vector_kernels) {
-        if (!IsExact(*kernels, type)) continue;
-        ExpectSameBits(*kernels, matrix, in, columns, expected);
-        if (HasFatalFailure()) return;
-      }
-    }
+    ExpectSameBits(vector_kernels, matrix, in, {1, 3, 8}, Multiply(Scalar(), matrix, in, 8));
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -318,13 +314,8 @@ TEST(Matmul, NeverSaturatesWithTheExtremesOfEveryCode) {
     for (size_t i = 0; i < in.int8.q.size(); ++i) in.int8.q[i] = i / 32 % 2 == 0 ? 127 : -127;
     for (size_t b = 0; b < in.int8.starts.size(); ++b) in.int8.starts[b] = -128 * 32 * in.int8.q[b * 32];
     for (size_t b = 0; b < in.int8.half_starts.size(); ++b) in.int8.half_starts[b] = -128 * 16 * in.int8.q[b * 16];
-    const std::vector<float> expected = Multiply(Scalar(), matrix, in, 9);
-    for (const Kernels* kernels : vector_kernels) {
-      for (int columns : {1, 2, 3, 4, 9}) {
-        ExpectSameBits(*kernels, matrix, in, columns, expected);
-        if (HasFatalFailure()) return;
-      }
-    }
+    ExpectSameBits(vector_kernels, matrix, in, {1, 2, 3, 4, 9}, Multiply(Scalar(), matrix, in, 9));
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -383,6 +374,13 @@ TEST(PanelBytes, AreHardlyMoreThanTheBytesOfTheFile) {
     EXPECT_EQ(packed % 64, 0u) << Name(type);
     EXPECT_GE(packed, file) << Name(type);
     EXPECT_LE(packed, file + file * 8 / 100) << Name(type);
+  }
+}
+
+TEST(PackedBytes, AreThoseOfTheKernelsPanels) {
+  constexpr int64_t kCols = 4096;  // sections of a panel of so many columns need no padding
+  for (const TensorType type : SupportedTypes()) {
+    EXPECT_EQ(PackedBytes(type, kPanelRows * RowBytes(type, kCols)), PanelBytes(type, kCols)) << Name(type);
   }
 }
 

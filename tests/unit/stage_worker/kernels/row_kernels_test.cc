@@ -12,17 +12,27 @@ namespace {
 
 constexpr int64_t kLengths[] = {1, 2, 7, 15, 16, 17, 31, 64, 100, 896, 1024};
 
+// What run(kernels, x, out) makes of `start` has the same bits with every instruction set: the scalar one's, into other
+// memory, and in place the others'.
+template <typename Run>
+void ExpectSameBits(const std::vector<const Kernels*>& vector_kernels, const std::vector<float>& start,
+                    const std::string& what, const Run& run) {
+  std::vector<float> expected = start;
+  run(Scalar(), start.data(), expected.data());
+  for (const Kernels* kernels : vector_kernels) {
+    std::vector<float> found = start;
+    run(*kernels, found.data(), found.data());  // in place
+    EXPECT_EQ(FirstDifference(expected, found), "") << kernels->isa << " " << what;
+  }
+}
+
 TEST(RmsNorm, GivesTheSameBitsWithEveryInstructionSet) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   for (int64_t n : kLengths) {
-    const std::vector<float> x = RandomMagnitudes(1, n, -20, 10), weight = RandomFloats(2, n, 2.0);
-    std::vector<float> expected(n);
-    Scalar().rms_norm(x.data(), weight.data(), n, 1e-6f, expected.data());
-    for (const Kernels* kernels : vector_kernels) {
-      std::vector<float> found = x;  // in place
-      kernels->rms_norm(found.data(), weight.data(), n, 1e-6f, found.data());
-      EXPECT_EQ(FirstDifference(expected, found), "") << kernels->isa << " " << n;
-    }
+    const std::vector<float> weight = RandomFloats(2, n, 2.0);
+    ExpectSameBits(
+        vector_kernels, RandomMagnitudes(1, n, -20, 10), std::to_string(n),
+        [&](const Kernels& kernels, const float* x, float* out) { kernels.rms_norm(x, weight.data(), n, 1e-6f, out); });
   }
 }
 
@@ -46,13 +56,8 @@ TEST(Swiglu, GivesTheSameBitsWithEveryInstructionSet) {
     std::vector<float> gate = RandomFloats(5, n, 110.0), up = RandomFloats(6, n, 5.0);
     for (int64_t i = 0; i < n; i += 2) gate[i] /= 30;
     gate[0] = 0.0f;
-    std::vector<float> expected(n);
-    Scalar().swiglu(gate.data(), up.data(), n, expected.data());
-    for (const Kernels* kernels : vector_kernels) {
-      std::vector<float> found = gate;  // in place
-      kernels->swiglu(found.data(), up.data(), n, found.data());
-      EXPECT_EQ(FirstDifference(expected, found), "") << kernels->isa << " " << n;
-    }
+    ExpectSameBits(vector_kernels, gate, std::to_string(n),
+                   [&](const Kernels& kernels, const float* x, float* out) { kernels.swiglu(x, up.data(), n, out); });
   }
 }
 
@@ -195,14 +200,8 @@ TEST(SoftCap, GivesTheSameBitsWithEveryInstructionSetForAllSizesOfNumbers) {
   for (const float cap : kCaps) {
     for (int64_t n : kLengths) {
       for (uint64_t seed = 60; seed < 71; ++seed) {
-        const std::vector<float> x = CapInputs(seed, n, cap);
-        std::vector<float> expected = x;
-        Scalar().soft_cap(cap, n, expected.data());
-        for (const Kernels* kernels : vector_kernels) {
-          std::vector<float> found = x;
-          kernels->soft_cap(cap, n, found.data());
-          EXPECT_EQ(FirstDifference(expected, found), "") << kernels->isa << " " << n << " " << cap;
-        }
+        ExpectSameBits(vector_kernels, CapInputs(seed, n, cap), std::to_string(n),
+                       [&](const Kernels& kernels, const float*, float* x) { kernels.soft_cap(cap, n, x); });
       }
     }
   }
@@ -290,16 +289,13 @@ TEST(Add, AddsElementByElementWithEveryInstructionSet) {
 TEST(Rope, GivesTheSameBitsWithEveryInstructionSet) {
   VECTOR_KERNELS_OR_SKIP(vector_kernels);
   for (int head_dim : {2, 4, 20, 32, 64, 80, 96, 128, 256}) {
-    const std::vector<float> head = RandomFloats(11, head_dim, 3.0);
     const std::vector<float> cos = RandomFloats(12, head_dim / 2, 1.0), sin = RandomFloats(13, head_dim / 2, 1.0);
     for (bool halves : {false, true}) {
-      std::vector<float> expected = head;
-      Scalar().rope(expected.data(), cos.data(), sin.data(), head_dim, halves);
-      for (const Kernels* kernels : vector_kernels) {
-        std::vector<float> found = head;
-        kernels->rope(found.data(), cos.data(), sin.data(), head_dim, halves);
-        EXPECT_EQ(FirstDifference(expected, found), "") << kernels->isa << " " << head_dim << " " << halves;
-      }
+      ExpectSameBits(vector_kernels, RandomFloats(11, head_dim, 3.0),
+                     std::to_string(head_dim) + (halves ? " halves" : ""),
+                     [&](const Kernels& kernels, const float*, float* head) {
+                       kernels.rope(head, cos.data(), sin.data(), head_dim, halves);
+                     });
     }
   }
 }
@@ -319,11 +315,8 @@ TEST(LogSumExp, GivesTheSameBitsWithEveryInstructionSet) {
   for (int64_t n : {1, 5, 16, 17, 33, 1000, 4099}) {
     std::vector<float> x = RandomFloats(14, n, 60.0);
     for (int64_t i = 3; i < n; i += 7) x[i] = -std::numeric_limits<float>::infinity();
-    const float expected = Scalar().log_sum_exp(x.data(), n);
-    for (const Kernels* kernels : vector_kernels) {
-      const float found = kernels->log_sum_exp(x.data(), n);
-      EXPECT_EQ(FirstDifference(&expected, &found, 1), "") << kernels->isa << " " << n;
-    }
+    ExpectSameBits(vector_kernels, {0}, std::to_string(n),
+                   [&](const Kernels& kernels, const float*, float* sum) { *sum = kernels.log_sum_exp(x.data(), n); });
   }
 }
 

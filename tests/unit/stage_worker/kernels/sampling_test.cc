@@ -136,8 +136,6 @@ TEST(Weigh, StaysCloseToTheExactPowerOverItsWholeRange) {
 }
 
 TEST(Gather, FindsTheIndicesOfARangeWithEveryInstructionSet) {
-  std::vector<const Kernels*> all = VectorKernels();
-  all.push_back(&Scalar());
   for (int64_t n : kRowLengths) {
     const std::vector<float> x = RandomLogits(4, n, true);
     for (const float low : {-kInf, -10.0f, 0.0f, 3.0f}) {
@@ -148,7 +146,7 @@ TEST(Gather, FindsTheIndicesOfARangeWithEveryInstructionSet) {
           if (x[i] >= low && x[i] < high) expected.push_back(static_cast<int32_t>(i));
           if (x[i] >= high) ++above;
         }
-        for (const Kernels* kernels : all) {
+        for (const Kernels* kernels : AllKernels()) {
           std::vector<int32_t> found(static_cast<size_t>(n + kGatherSlack));
           int64_t found_above = -1;
           found.resize(
@@ -162,8 +160,6 @@ TEST(Gather, FindsTheIndicesOfARangeWithEveryInstructionSet) {
 }
 
 TEST(Penalize, ChangesWhatWasSeenAndNothingElseWithEveryInstructionSet) {
-  std::vector<const Kernels*> all = VectorKernels();
-  all.push_back(&Scalar());
   for (int64_t n : kRowLengths) {
     const std::vector<float> x = RandomLogits(5, n, true);
     for (const double share : {0.01, 0.5, 1.0}) {
@@ -173,7 +169,7 @@ TEST(Penalize, ChangesWhatWasSeenAndNothingElseWithEveryInstructionSet) {
         seen[i] = UniformAt(6, i) < share ? static_cast<uint8_t>(1 + i % 255) : 0;
         if (seen[i] != 0) expected[i] = x[i] > 0 ? x[i] / 1.3f : x[i] * 1.3f;
       }
-      for (const Kernels* kernels : all) {
+      for (const Kernels* kernels : AllKernels()) {
         std::vector<float> found = x;
         kernels->sampling->penalize(seen.data(), n, 1.3f, found.data());
         ASSERT_EQ(std::memcmp(found.data(), expected.data(), x.size() * sizeof(float)), 0)

@@ -1,3 +1,5 @@
+#include "stage_worker/kernels/select.h"
+
 #include <string>
 #include <vector>
 
@@ -5,7 +7,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/kernels/select.h"
 
 namespace stagecoach {
 namespace {

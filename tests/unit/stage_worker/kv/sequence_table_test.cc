@@ -1,6 +1,7 @@
 #include "stage_worker/kv/sequence_table.h"
 
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,38 +15,33 @@ using ::testing::HasSubstr;
 
 constexpr int32_t kBlockTokens = 16;
 
-OpenSequence Open(SequenceId sequence) {
-  OpenSequence open;
-  open.sequence = sequence;
-  open.prompt = {1};
-  return open;
-}
+OpenSequence Open(SequenceId sequence) { return {.sequence = sequence, .prompt = {1}}; }
 
 // Blocks of the same ids in both groups.
 SequenceSlice Slice(SequenceId sequence, int32_t start, int32_t count, const std::vector<BlockId>& blocks = {}) {
-  SequenceSlice slice;
-  slice.sequence = sequence;
-  slice.start = start;
-  slice.count = count;
+  SequenceSlice slice{.sequence = sequence, .start = start, .count = count};
   if (!blocks.empty()) slice.new_blocks = {blocks, blocks};
   return slice;
 }
 
+// Of each group its own.
+SequenceSlice SliceOf(SequenceId sequence, int32_t start, int32_t count, const BlockLists& blocks,
+                      const std::vector<int32_t>& released = {}) {
+  return {.sequence = sequence, .start = start, .count = count, .new_blocks = blocks, .released_blocks = released};
+}
+OpenSequence OpenOf(SequenceId sequence, int32_t rows, const BlockLists& shared) {
+  return {.sequence = sequence, .prompt = {1}, .shared_blocks = shared, .shared_rows = rows};
+}
+
 OpenSequence OpenBehind(SequenceId sequence, int32_t rows, const std::vector<BlockId>& shared) {
-  OpenSequence open = Open(sequence);
-  open.shared_rows = rows;
-  open.shared_blocks = {shared, shared};
-  return open;
+  return OpenOf(sequence, rows, {shared, shared});
 }
 
 // A table of two groups, of 8 and 6 blocks, with sequence 1 open: 20 rows in blocks 3 and 5 of both.
 class SequenceTableTest : public ::testing::Test {
  protected:
   SequenceTableTest() : table_(kBlockTokens, {8, 6}, 64) {
-    MicroBatch batch;
-    batch.open = {Open(1)};
-    batch.slices = {Slice(1, 0, 20, {3, 5})};
-    EXPECT_TRUE(table_.Apply(batch).ok());
+    EXPECT_TRUE(table_.Apply({.open = {Open(1)}, .slices = {Slice(1, 0, 20, {3, 5})}}).ok());
   }
 
   // The batch is refused with this message, and sequence 1 and the number of used blocks are as before.
@@ -93,86 +89,55 @@ TEST_F(SequenceTableTest, ForgetsAFreedSequence) {
 }
 
 TEST_F(SequenceTableTest, RefusesAFreeOfAnUnknownSequence) {
-  MicroBatch batch;
-  batch.free = {1, 7};
-  ExpectRefused(batch, "frees sequence 7, which is not open here");
-  batch.free = {1, 1};
-  ExpectRefused(batch, "frees sequence 1 twice");
+  ExpectRefused({.free = {1, 7}}, "frees sequence 7, which is not open here");
+  ExpectRefused({.free = {1, 1}}, "frees sequence 1 twice");
 }
 
 TEST_F(SequenceTableTest, RefusesToOpenASequenceTwice) {
-  MicroBatch batch;
-  batch.open = {Open(1)};
-  ExpectRefused(batch, "opens sequence 1, which is open already");
-  batch.open = {Open(2), Open(2)};
-  ExpectRefused(batch, "opens sequence 2, which is open already");
+  ExpectRefused({.open = {Open(1)}}, "opens sequence 1, which is open already");
+  ExpectRefused({.open = {Open(2), Open(2)}}, "opens sequence 2, which is open already");
 }
 
 TEST_F(SequenceTableTest, RefusesRowsOfASequenceThatIsNotOpen) {
-  MicroBatch batch;
-  batch.slices = {Slice(9, 0, 1, {0})};
-  ExpectRefused(batch, "rows for sequence 9, which is not open here");
-  batch.free = {1};
-  batch.slices = {Slice(1, 20, 1)};
-  ExpectRefused(batch, "rows for sequence 1, which is not open here");
+  ExpectRefused({.slices = {Slice(9, 0, 1, {0})}}, "rows for sequence 9, which is not open here");
+  ExpectRefused({.free = {1}, .slices = {Slice(1, 20, 1)}}, "rows for sequence 1, which is not open here");
 }
 
 TEST_F(SequenceTableTest, RefusesRowsThatDoNotFollowTheLastOnes) {
-  MicroBatch batch;
-  batch.slices = {Slice(1, 21, 1)};
-  ExpectRefused(batch, "starts at position 21, expected 20");
-  batch.slices = {Slice(1, 20, 2), Slice(1, 20, 1)};
-  ExpectRefused(batch, "starts at position 20, expected 22");
-  batch.slices = {Slice(1, 20, 0)};
-  ExpectRefused(batch, "has 0 rows, expected at least 1");
+  ExpectRefused({.slices = {Slice(1, 21, 1)}}, "starts at position 21, expected 20");
+  ExpectRefused({.slices = {Slice(1, 20, 2), Slice(1, 20, 1)}}, "starts at position 20, expected 22");
+  ExpectRefused({.slices = {Slice(1, 20, 0)}}, "has 0 rows, expected at least 1");
 }
 
 TEST_F(SequenceTableTest, RefusesABlockThatAnySequenceUses) {
-  MicroBatch batch;
-  batch.open = {Open(2)};
-  batch.slices = {Slice(2, 0, 16, {5})};
-  ExpectRefused(batch, "block 5 of block group 0, which sequence 1 uses");
-  batch.slices = {Slice(1, 20, 1, {3})};
-  batch.open = {};
-  ExpectRefused(batch, "block 3 of block group 0, which sequence 1 uses");
-  batch.open = {Open(2)};
-  batch.slices = {Slice(1, 20, 1, {0}), Slice(2, 0, 1, {0})};
-  ExpectRefused(batch, "block 0 of block group 0, which this micro-batch gave away already");
+  ExpectRefused({.open = {Open(2)}, .slices = {Slice(2, 0, 16, {5})}},
+                "block 5 of block group 0, which sequence 1 uses");
+  ExpectRefused({.slices = {Slice(1, 20, 1, {3})}}, "block 3 of block group 0, which sequence 1 uses");
+  ExpectRefused({.open = {Open(2)}, .slices = {Slice(1, 20, 1, {0}), Slice(2, 0, 1, {0})}},
+                "block 0 of block group 0, which this micro-batch gave away already");
 }
 
 TEST_F(SequenceTableTest, RefusesABlockOutOfRange) {
-  MicroBatch batch;
-  batch.slices = {Slice(1, 20, 1, {8})};
-  ExpectRefused(batch, "block 8 of block group 0, the pool has blocks 0 to 7");
-  batch.slices = {Slice(1, 20, 1, {-1})};
-  ExpectRefused(batch, "block -1 of block group 0, the pool has blocks 0 to 7");
+  ExpectRefused({.slices = {Slice(1, 20, 1, {8})}}, "block 8 of block group 0, the pool has blocks 0 to 7");
+  ExpectRefused({.slices = {Slice(1, 20, 1, {-1})}}, "block -1 of block group 0, the pool has blocks 0 to 7");
 }
 
 TEST_F(SequenceTableTest, KeepsTheTablesOfTheGroupsApart) {
-  MicroBatch batch;
-  batch.slices = {Slice(1, 20, 20)};
-  batch.slices[0].new_blocks = {{7}, {2}};
-  ASSERT_TRUE(table_.Apply(batch).ok());
+  ASSERT_TRUE(table_.Apply({.slices = {SliceOf(1, 20, 20, {{7}, {2}})}}).ok());
   EXPECT_THAT(table_.Find(1)->tables, ElementsAre(ElementsAre(3, 5, 7), ElementsAre(3, 5, 2)));
-  batch.open = {Open(2)};
-  batch.slices = {Slice(2, 0, 1)};
-  batch.slices[0].new_blocks = {{2}, {0}};
-  EXPECT_TRUE(table_.Apply(batch).ok()) << "block 2 is taken in the other group only";
+  EXPECT_TRUE(table_.Apply({.open = {Open(2)}, .slices = {SliceOf(2, 0, 1, {{2}, {0}})}}).ok())
+      << "block 2 is taken in the other group only";
 }
 
 TEST_F(SequenceTableTest, RefusesBlocksThatAreNotAsManyOfEveryGroup) {
-  MicroBatch batch;
-  batch.slices = {Slice(1, 20, 20)};
-  batch.slices[0].new_blocks = {{0}};
-  ExpectRefused(batch, "sequence 1 is given blocks of 1 block groups, expected 2");
-  batch.slices[0].new_blocks = {{0}, {0}, {0}};
-  ExpectRefused(batch, "sequence 1 is given blocks of 3 block groups, expected 2");
-  batch.slices[0].new_blocks = {{0}, {0, 1}};
-  ExpectRefused(batch, "sequence 1 is given 2 blocks of block group 1, expected 1 as of group 0");
-  batch.slices[0].new_blocks = {{0}, {6}};
-  ExpectRefused(batch, "block 6 of block group 1, the pool has blocks 0 to 5");
-  batch.slices[0].new_blocks = {{0}, {5}};
-  ExpectRefused(batch, "block 5 of block group 1, which sequence 1 uses");
+  const std::pair<BlockLists, const char*> cases[] = {
+      {{{0}}, "sequence 1 is given blocks of 1 block groups, expected 2"},
+      {{{0}, {0}, {0}}, "sequence 1 is given blocks of 3 block groups, expected 2"},
+      {{{0}, {0, 1}}, "sequence 1 is given 2 blocks of block group 1, expected 1 as of group 0"},
+      {{{0}, {6}}, "block 6 of block group 1, the pool has blocks 0 to 5"},
+      {{{0}, {5}}, "block 5 of block group 1, which sequence 1 uses"},
+  };
+  for (const auto& [blocks, message] : cases) ExpectRefused({.slices = {SliceOf(1, 20, 20, blocks)}}, message);
 }
 
 TEST_F(SequenceTableTest, SharesFullBlocksAndCountsWhoHasThem) {
@@ -203,43 +168,32 @@ TEST_F(SequenceTableTest, SharesFullBlocksAndCountsWhoHasThem) {
 }
 
 TEST_F(SequenceTableTest, RefusesToShareABlockThatIsNotFullOrWasFilledElsewhere) {
-  MicroBatch batch;
-  batch.open = {OpenBehind(2, 32, {3, 5})};
-  ExpectRefused(batch, "sequence 2 is opened with shared block 5 of block group 0, which is not full");
-  batch.open = {OpenBehind(2, 16, {0})};
-  ExpectRefused(batch, "shared block 0 of block group 0, which is not full");
-  batch.open = {OpenBehind(2, 32, {3, 3})};
-  ExpectRefused(batch, "shared block 3 of block group 0 at place 1 of its table, but it was filled at place 0");
-  batch.open = {OpenBehind(2, 16, {8})};
-  ExpectRefused(batch, "shared block 8 of block group 0, the pool has blocks 0 to 7");
-  batch.open = {OpenBehind(2, 16, {-1})};
-  ExpectRefused(batch, "shared block -1 of block group 0");
-  batch.open = {OpenBehind(2, 16, {3})};
-  batch.open[0].shared_blocks[1] = {5};
-  ExpectRefused(batch, "shared block 5 of block group 1, which is not full");
-  batch.open = {OpenBehind(2, 32, {3, 5})};
-  batch.slices = {Slice(1, 20, 12)};
-  ExpectRefused(batch, "which is not full", "this micro-batch fills it");
+  const std::pair<OpenSequence, const char*> cases[] = {
+      {OpenBehind(2, 32, {3, 5}), "sequence 2 is opened with shared block 5 of block group 0, which is not full"},
+      {OpenBehind(2, 16, {0}), "shared block 0 of block group 0, which is not full"},
+      {OpenBehind(2, 32, {3, 3}),
+       "shared block 3 of block group 0 at place 1 of its table, but it was filled at place 0"},
+      {OpenBehind(2, 16, {8}), "shared block 8 of block group 0, the pool has blocks 0 to 7"},
+      {OpenBehind(2, 16, {-1}), "shared block -1 of block group 0"},
+      {OpenOf(2, 16, {{3}, {5}}), "shared block 5 of block group 1, which is not full"},
+  };
+  for (const auto& [open, message] : cases) ExpectRefused({.open = {open}}, message);
+  ExpectRefused({.open = {OpenBehind(2, 32, {3, 5})}, .slices = {Slice(1, 20, 12)}}, "which is not full",
+                "this micro-batch fills it");
 }
 
 TEST_F(SequenceTableTest, RefusesSharedRowsThatAreNotThoseOfTheSharedBlocks) {
-  MicroBatch batch;
-  batch.open = {OpenBehind(2, 17, {3})};
-  ExpectRefused(batch, "sequence 2 is opened with 17 shared rows, expected a multiple of 16 below 64");
-  batch.open = {OpenBehind(2, -16, {3})};
-  ExpectRefused(batch, "-16 shared rows");
-  batch.open = {OpenBehind(2, 64, {3, 5, 0, 1})};
-  ExpectRefused(batch, "64 shared rows");
-  batch.open = {OpenBehind(2, 32, {3})};
-  ExpectRefused(batch, "1 shared blocks of block group 0, expected 2");
-  batch.open = {OpenBehind(2, 0, {3})};
-  ExpectRefused(batch, "shared blocks of 2 block groups, expected 0");
-  batch.open = {OpenBehind(2, 16, {3})};
-  batch.open[0].shared_blocks.pop_back();
-  ExpectRefused(batch, "shared blocks of 1 block groups, expected 2");
-  batch.open = {OpenBehind(2, 16, {3})};
-  batch.slices = {Slice(2, 0, 20, {0})};
-  ExpectRefused(batch, "a slice of sequence 2 starts at position 0, expected 16");
+  const std::pair<OpenSequence, const char*> cases[] = {
+      {OpenBehind(2, 17, {3}), "sequence 2 is opened with 17 shared rows, expected a multiple of 16 below 64"},
+      {OpenBehind(2, -16, {3}), "-16 shared rows"},
+      {OpenBehind(2, 64, {3, 5, 0, 1}), "64 shared rows"},
+      {OpenBehind(2, 32, {3}), "1 shared blocks of block group 0, expected 2"},
+      {OpenBehind(2, 0, {3}), "shared blocks of 2 block groups, expected 0"},
+      {OpenOf(2, 16, {{3}}), "shared blocks of 1 block groups, expected 2"},
+  };
+  for (const auto& [open, message] : cases) ExpectRefused({.open = {open}}, message);
+  ExpectRefused({.open = {OpenBehind(2, 16, {3})}, .slices = {Slice(2, 0, 20, {0})}},
+                "a slice of sequence 2 starts at position 0, expected 16");
 }
 
 TEST_F(SequenceTableTest, RefusesToGiveAwayABlockThatIsShared) {
@@ -258,11 +212,8 @@ TEST_F(SequenceTableTest, RefusesToGiveAwayABlockThatIsShared) {
 }
 
 TEST_F(SequenceTableTest, RefusesMoreRowsThanTheBlocksOrTheContextHold) {
-  MicroBatch batch;
-  batch.slices = {Slice(1, 20, 13)};
-  ExpectRefused(batch, "33 rows in 2 blocks of 16 tokens");
-  batch.slices = {Slice(1, 20, 45, {0, 1, 2})};
-  ExpectRefused(batch, "65 rows, the context is 64");
+  ExpectRefused({.slices = {Slice(1, 20, 13)}}, "33 rows in 2 blocks of 16 tokens");
+  ExpectRefused({.slices = {Slice(1, 20, 45, {0, 1, 2})}}, "65 rows, the context is 64");
 }
 
 // Rows see all positions in group 0 and their own and the 19 before it in group 1. Sequence 1 is open: 60 rows in
@@ -270,16 +221,7 @@ TEST_F(SequenceTableTest, RefusesMoreRowsThanTheBlocksOrTheContextHold) {
 class WindowedTableTest : public ::testing::Test {
  protected:
   WindowedTableTest() : table_(kBlockTokens, {8, 6}, 128, {0, 20}) {
-    MicroBatch batch;
-    batch.open = {Open(1)};
-    batch.slices = {Slice(1, 0, 60)};
-    batch.slices[0].new_blocks = {{0, 1, 2, 3}, {5, 4, 3, 2}};
-    EXPECT_TRUE(table_.Apply(batch).ok());
-  }
-
-  static SequenceSlice Releasing(SequenceSlice slice, const std::vector<int32_t>& released) {
-    slice.released_blocks = released;
-    return slice;
+    EXPECT_TRUE(table_.Apply({.open = {Open(1)}, .slices = {SliceOf(1, 0, 60, {{0, 1, 2, 3}, {5, 4, 3, 2}})}}).ok());
   }
 
   void ExpectRefused(const MicroBatch& batch, const std::string& message) {
@@ -300,9 +242,7 @@ class WindowedTableTest : public ::testing::Test {
 TEST_F(WindowedTableTest, ReleasesBlocksBehindTheWindowAndGivesThemAwayInTheSameMicroBatch) {
   MicroBatch batch;
   batch.open = {Open(2)};
-  batch.slices = {Releasing(Slice(1, 60, 5), {0, 2}), Slice(2, 0, 1)};
-  batch.slices[0].new_blocks = {{4}, {5}};
-  batch.slices[1].new_blocks = {{5}, {4}};
+  batch.slices = {SliceOf(1, 60, 5, {{4}, {5}}, {0, 2}), SliceOf(2, 0, 1, {{5}, {4}})};
   ASSERT_TRUE(table_.Apply(batch).ok()) << table_.Apply(batch);
   EXPECT_THAT(table_.Find(1)->tables,
               ElementsAre(ElementsAre(0, 1, 2, 3, 4), ElementsAre(kNoBlock, kNoBlock, 3, 2, 5)));
@@ -311,7 +251,7 @@ TEST_F(WindowedTableTest, ReleasesBlocksBehindTheWindowAndGivesThemAwayInTheSame
   EXPECT_EQ(table_.blocks_in_use(0), 6);
   EXPECT_EQ(table_.blocks_in_use(1), 4);
   batch = {};
-  batch.slices = {Releasing(Slice(1, 65, 2), {0, 2})};
+  batch.slices = {SliceOf(1, 65, 2, {}, {0, 2})};
   EXPECT_TRUE(table_.Apply(batch).ok()) << "what is said again";
   batch.slices = {};
   batch.free = {1};
@@ -321,82 +261,53 @@ TEST_F(WindowedTableTest, ReleasesBlocksBehindTheWindowAndGivesThemAwayInTheSame
 }
 
 TEST_F(WindowedTableTest, RefusesToReleaseWhatARowStillSees) {
-  MicroBatch batch;
-  batch.slices = {Releasing(Slice(1, 60, 1), {0, 3})};
-  ExpectRefused(batch,
+  ExpectRefused({.slices = {SliceOf(1, 60, 1, {}, {0, 3})}},
                 "a slice of sequence 1: released_blocks[1] is 3, expected 0 to 2, of what the row at position 60 "
                 "does not see, with a window of 20");
-  batch.slices = {Releasing(Slice(1, 60, 1), {1, 2})};
-  ExpectRefused(batch, "released_blocks[0] is 1, expected 0 to 0, of a block group without a window");
-  batch.slices = {Releasing(Slice(1, 60, 1), {0, -1})};
-  ExpectRefused(batch, "released_blocks[1] is -1");
-  batch.slices = {Releasing(Slice(1, 60, 1), {0, 2147483647})};
-  ExpectRefused(batch, "released_blocks[1] is 2147483647");
-  batch.slices = {Releasing(Slice(1, 60, 1), {2})};
-  ExpectRefused(batch, "released_blocks has 1 entries, expected none or 2");
+  ExpectRefused({.slices = {SliceOf(1, 60, 1, {}, {1, 2})}},
+                "released_blocks[0] is 1, expected 0 to 0, of a block group without a window");
+  ExpectRefused({.slices = {SliceOf(1, 60, 1, {}, {0, -1})}}, "released_blocks[1] is -1");
+  ExpectRefused({.slices = {SliceOf(1, 60, 1, {}, {0, 2147483647})}}, "released_blocks[1] is 2147483647");
+  ExpectRefused({.slices = {SliceOf(1, 60, 1, {}, {2})}}, "released_blocks has 1 entries, expected none or 2");
 }
 
 TEST_F(WindowedTableTest, RefusesToTakeAReleaseBack) {
-  MicroBatch batch;
-  batch.slices = {Releasing(Slice(1, 60, 1), {0, 2}), Releasing(Slice(1, 61, 1), {0, 1})};
-  ExpectRefused(batch, "a slice of sequence 1 has 1 released places of block group 1, which had 2 already");
+  ExpectRefused({.slices = {SliceOf(1, 60, 1, {}, {0, 2}), SliceOf(1, 61, 1, {}, {0, 1})}},
+                "a slice of sequence 1 has 1 released places of block group 1, which had 2 already");
 }
 
 TEST_F(WindowedTableTest, RefusesToReleaseWhatAnEarlierSliceOfTheSameMicroBatchSees) {
-  MicroBatch batch;
-  batch.slices = {Slice(1, 60, 40), Releasing(Slice(1, 100, 1), {0, 5})};
-  batch.slices[0].new_blocks = {{4, 5, 6}, {0, 1, 1}};
-  ExpectRefused(batch, "which this micro-batch gave away already");
-  batch.slices[0] = Slice(1, 60, 20);
-  batch.slices[0].new_blocks = {{4}, {0}};
-  batch.slices[1] = Slice(1, 80, 31);
-  batch.slices[1].new_blocks = {{5, 6}, {1, 3}};
-  batch.slices[1].released_blocks = {0, 3};
-  ExpectRefused(batch, "has 3 released places of block group 1, expected at most 2: rows of this micro-batch see the");
+  ExpectRefused({.slices = {SliceOf(1, 60, 40, {{4, 5, 6}, {0, 1, 1}}), SliceOf(1, 100, 1, {}, {0, 5})}},
+                "which this micro-batch gave away already");
+  ExpectRefused({.slices = {SliceOf(1, 60, 20, {{4}, {0}}), SliceOf(1, 80, 31, {{5, 6}, {1, 3}}, {0, 3})}},
+                "has 3 released places of block group 1, expected at most 2: rows of this micro-batch see the");
 }
 
 TEST_F(WindowedTableTest, RefusesABlockThatIsReleasedOnlyLater) {
-  MicroBatch batch;
-  batch.open = {Open(2)};
-  batch.slices = {Slice(2, 0, 1), Releasing(Slice(1, 60, 1), {0, 2})};
-  batch.slices[0].new_blocks = {{4}, {5}};
-  ExpectRefused(batch, "sequence 2 is given block 5 of block group 1, which sequence 1 uses");
+  ExpectRefused({.open = {Open(2)}, .slices = {SliceOf(2, 0, 1, {{4}, {5}}), SliceOf(1, 60, 1, {}, {0, 2})}},
+                "sequence 2 is given block 5 of block group 1, which sequence 1 uses");
 }
 
 TEST_F(WindowedTableTest, SharesOfAWindowOnlyWhatTheFirstRowSees) {
-  MicroBatch batch;
-  OpenSequence open = Open(2);
-  open.shared_rows = 48;
-  open.shared_blocks = {{0, 1, 2}, {4, 3}};
-  batch.open = {open};
-  batch.slices = {Slice(2, 48, 1)};
-  batch.slices[0].new_blocks = {{4}, {0}};
+  MicroBatch batch = {.open = {OpenOf(2, 48, {{0, 1, 2}, {4, 3}})}, .slices = {SliceOf(2, 48, 1, {{4}, {0}})}};
   ASSERT_TRUE(table_.Apply(batch).ok()) << table_.Apply(batch);
   EXPECT_THAT(table_.Find(2)->tables, ElementsAre(ElementsAre(0, 1, 2, 4), ElementsAre(kNoBlock, 4, 3, 0)));
   EXPECT_EQ(table_.references(1, 4), 2);
   EXPECT_EQ(table_.references(1, 5), 1);
-  batch = {};
-  batch.slices = {Releasing(Slice(1, 60, 1), {0, 2})};
-  ASSERT_TRUE(table_.Apply(batch).ok());
+  ASSERT_TRUE(table_.Apply({.slices = {SliceOf(1, 60, 1, {}, {0, 2})}}).ok());
   EXPECT_EQ(table_.references(1, 4), 1) << "sequence 2 has it still";
   EXPECT_EQ(table_.references(1, 5), 0);
 }
 
 TEST_F(WindowedTableTest, RefusesToShareTooFewOrTheWrongBlocksOfAWindow) {
-  MicroBatch batch;
-  OpenSequence open = Open(2);
-  open.shared_rows = 48;
-  open.shared_blocks = {{0, 1, 2}, {3}};
-  batch.open = {open};
-  ExpectRefused(batch, "sequence 2 is opened with 1 shared blocks of block group 1, expected 2 to 3");
-  batch.open[0].shared_blocks = {{0, 1, 2}, {5, 4, 3, 2}};
-  ExpectRefused(batch, "4 shared blocks of block group 1, expected 2 to 3");
-  batch.open[0].shared_blocks = {{1, 2}, {4, 3}};
-  ExpectRefused(batch, "2 shared blocks of block group 0, expected 3");
-  batch.open[0].shared_blocks = {{0, 1, 2}, {5, 4}};
-  ExpectRefused(batch, "shared block 5 of block group 1 at place 1 of its table, but it was filled at place 0");
-  batch.open[0].shared_blocks = {{0, 1, 2}, {kNoBlock, 3}};
-  ExpectRefused(batch, "shared block -1 of block group 1");
+  const std::pair<BlockLists, const char*> cases[] = {
+      {{{0, 1, 2}, {3}}, "sequence 2 is opened with 1 shared blocks of block group 1, expected 2 to 3"},
+      {{{0, 1, 2}, {5, 4, 3, 2}}, "4 shared blocks of block group 1, expected 2 to 3"},
+      {{{1, 2}, {4, 3}}, "2 shared blocks of block group 0, expected 3"},
+      {{{0, 1, 2}, {5, 4}}, "shared block 5 of block group 1 at place 1 of its table, but it was filled at place 0"},
+      {{{0, 1, 2}, {kNoBlock, 3}}, "shared block -1 of block group 1"},
+  };
+  for (const auto& [shared, message] : cases) ExpectRefused({.open = {OpenOf(2, 48, shared)}}, message);
 }
 
 }  // namespace

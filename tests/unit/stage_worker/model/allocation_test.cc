@@ -18,7 +18,7 @@
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/model/stage_model_impl.h"
+#include "stage_worker/model/stage_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_architectures.h"
 #include "tests/testing/tiny_model.h"
@@ -83,26 +83,26 @@ class StepMemory : public ::testing::TestWithParam<Case> {
     options.type = GetParam().type;
     const std::string path = dir_.File("tiny.gguf");
     const std::string architecture = GetParam().architecture;
-    auto model = OpenModel(architecture.empty() ? testing::WriteTinyModel(path, options)
-                                                : testing::WriteTinyArchitecture(
-                                                      path, testing::TinyArchitecture(architecture, options.type)));
-    EXPECT_TRUE(model.ok()) << model.status();
-    windows_ = (*model)->hyper.group_windows();
-    StageConfig config;
-    config.last_layer = (*model)->hyper.layer_count();
-    config.owns_embedding = true;
-    config.owns_head = true;
-    config.group_blocks.assign(windows_.size(), 64);
-    config.group_windows = windows_;
-    config.block_tokens = kBlockTokens;
-    config.threads = GetParam().threads;
-    config.context = 512;
-    config.max_rows = kMaxRows;
-    config.max_slices = kSequences;
-    auto stage = StageModelImpl::Create(*model, config, &counters_);
+    const auto model =
+        OpenModel(architecture.empty()
+                      ? testing::WriteTinyModel(path, options)
+                      : testing::WriteTinyArchitecture(path, testing::TinyArchitecture(architecture, options.type)))
+            .value();
+    windows_ = model->hyper.group_windows();
+    const StageConfig config = {.last_layer = model->hyper.layer_count(),
+                                .owns_embedding = true,
+                                .owns_head = true,
+                                .block_tokens = kBlockTokens,
+                                .group_blocks = std::vector<int32_t>(windows_.size(), 64),
+                                .group_windows = windows_,
+                                .threads = GetParam().threads,
+                                .context = 512,
+                                .max_rows = kMaxRows,
+                                .max_slices = kSequences};
+    auto stage = StageModel::Load(model, config, &counters_);
     EXPECT_TRUE(stage.ok()) << stage.status();
     stage_ = std::move(stage).value();
-    hidden_.resize(static_cast<size_t>(kMaxRows * (*model)->hyper.hidden));
+    hidden_.resize(static_cast<size_t>(kMaxRows * model->hyper.hidden));
   }
 
   // Rows for one sequence; it is sampled after the last one when its history ends there.
@@ -157,7 +157,7 @@ class StepMemory : public ::testing::TestWithParam<Case> {
 
   testing::TempDir dir_;
   StageCounters counters_;
-  std::unique_ptr<StageModelImpl> stage_;
+  std::unique_ptr<StageModel> stage_;
   std::vector<float> hidden_;
   MicroBatch batch_;
   StepResult result_;             // as the stage loop does, one for all steps
@@ -232,29 +232,25 @@ TEST(StageMemory, IsWhatThePlannerCounts) {
         writer.SetTensor("blk.2.ffn_down.weight", {160, 64}, TensorType::kQ8_0, std::vector<float>(160 * 64, 0.5f));
       }
       ASSERT_TRUE(writer.Write(dir.File("tiny.gguf")).ok());
-      const auto model = OpenModel(dir.File("tiny.gguf"));
-      ASSERT_TRUE(model.ok()) << model.status();
-      StageConfig config;
-      config.first_layer = 1;
-      config.last_layer = 4;
-      config.owns_head = shape.owns_head;
-      config.block_tokens = 32;
-      config.group_blocks = {shape.blocks};
-      config.threads = shape.threads;
-      config.context = 512;
-      config.max_rows = shape.max_rows;
-      config.max_slices = 8;
+      const auto model = OpenModel(dir.File("tiny.gguf")).value();
+      const StageConfig config = {.first_layer = 1,
+                                  .last_layer = 4,
+                                  .owns_head = shape.owns_head,
+                                  .group_blocks = {shape.blocks},
+                                  .threads = shape.threads,
+                                  .context = 512,
+                                  .max_rows = shape.max_rows,
+                                  .max_slices = 8};
       StageCounters counters;
       const int64_t before = aligned_bytes;
-      const auto stage = StageModel::Load(*model, config, &counters);
+      const auto stage = StageModel::Load(model, config, &counters);
       ASSERT_TRUE(stage.ok()) << stage.status();
-      StepLimits limits;
-      limits.max_rows = shape.max_rows;
-      limits.max_slices = 8;
-      limits.context = std::min(512, shape.blocks * 32);
-      limits.threads = shape.threads;
-      limits.bf16_dot = HasBf16Dot(*ParseInstructionSet((*stage)->isa()));
-      const StageScratchSizes counted = ScratchSizesOf(**model, 1, 4, shape.owns_head, limits);
+      const StepLimits limits = {.max_rows = shape.max_rows,
+                                 .max_slices = 8,
+                                 .context = std::min(512, shape.blocks * 32),
+                                 .threads = shape.threads,
+                                 .bf16_dot = HasBf16Dot(*ParseInstructionSet((*stage)->isa()))};
+      const StageScratchSizes counted = ScratchSizesOf(*model, 1, 4, shape.owns_head, limits);
       const uint64_t taken_at_once = counted.layers.bytes() + (shape.owns_head ? counted.head->head_bytes() : 0);
       // The gang keeps its counters on cache lines of their own.
       EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(taken_at_once + sizeof(Gang)))
@@ -270,23 +266,21 @@ TEST(StageMemory, IsWhatThePlannerCounts) {
 // Windows have a memory of begins, angles are those of every kind, and outputs that are completed wait somewhere.
 TEST(StageMemory, IsWhatThePlannerCountsForLayersThatDiffer) {
   const testing::TempDir dir;
-  const auto plain = OpenModel(testing::WriteTinyModel(dir.File("tiny.gguf"), {}));
-  ASSERT_TRUE(plain.ok()) << plain.status();
+  const auto plain = OpenModel(testing::WriteTinyModel(dir.File("tiny.gguf"), {})).value();
   const StepLimits limits = {.max_rows = 40, .max_slices = 8, .context = 512, .threads = 3};
   for (int kinds = 0; kinds < 4; ++kinds) {
-    const auto model = std::make_shared<ModelDescription>(**plain);
+    const auto model = std::make_shared<ModelDescription>(*plain);
     std::vector<LayerSpec>& layers = model->hyper.layers;
     if (kinds > 0) layers[1].attention.kind = AttentionKind::kWindowed;
     layers[1].attention.window = 40;
     if (kinds > 1) layers[2].attention.rope.dims = 16;
     if (kinds > 2) layers[3].residual_scale = 0.5;
-    StageConfig config;
-    config.last_layer = 4;
-    config.group_blocks = {16};
-    config.threads = limits.threads;
-    config.context = limits.context;
-    config.max_rows = limits.max_rows;
-    config.max_slices = limits.max_slices;
+    const StageConfig config = {.last_layer = 4,
+                                .group_blocks = {16},
+                                .threads = limits.threads,
+                                .context = limits.context,
+                                .max_rows = limits.max_rows,
+                                .max_slices = limits.max_slices};
     StageCounters counters;
     const int64_t before = aligned_bytes;
     const auto stage = StageModel::Load(model, config, &counters);

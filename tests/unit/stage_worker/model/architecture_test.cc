@@ -1,12 +1,11 @@
 // Every architecture, layout and RoPE scaling against an independent forward pass in double.
 
-#include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/testing/naive_forward.h"
+#include "tests/testing/reference/agreement.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
@@ -21,40 +20,14 @@ std::vector<TokenId> Tokens(int count) {
 }
 
 std::shared_ptr<const ModelDescription> WriteModel(const TempDir& dir, const TinyModelOptions& options) {
-  auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), options));
-  EXPECT_TRUE(model.ok()) << model.status();
-  return std::move(model).value();
+  return OpenModel(WriteTinyModel(dir.File("tiny.gguf"), options)).value();
 }
 
 // Logits after every one of the tokens, over two stages.
 std::vector<std::vector<float>> StageLogits(std::shared_ptr<const ModelDescription> model,
                                             const std::vector<TokenId>& tokens) {
   PipelineRig rig(std::move(model), {.stages = 2, .kv_type = KvType::kF32, .isa = TwinIsa()});
-  const SequenceId sequence = rig.Open(tokens);
-  std::vector<std::vector<float>> logits;
-  for (size_t at = 0; at < tokens.size(); at += 32) {
-    const size_t end = std::min(tokens.size(), at + 32);
-    rig.Feed(sequence, {tokens.begin() + static_cast<int64_t>(at), tokens.begin() + static_cast<int64_t>(end)}, false);
-    rig.Step();
-    for (size_t row = 0; row < end - at; ++row) logits.push_back(rig.Logits(static_cast<int64_t>(row)));
-  }
-  return logits;
-}
-
-double WorstDifference(const std::vector<std::vector<float>>& ours, const std::vector<std::vector<double>>& naive) {
-  double worst = 0;
-  for (size_t t = 0; t < naive.size(); ++t) {
-    for (size_t i = 0; i < naive[t].size(); ++i) worst = std::max(worst, std::fabs(ours[t][i] - naive[t][i]));
-  }
-  return worst;
-}
-
-double Spread(const std::vector<std::vector<double>>& logits) {
-  double low = 0, high = 0;
-  for (const auto& row : logits) {
-    for (const double logit : row) low = std::min(low, logit), high = std::max(high, logit);
-  }
-  return high - low;
+  return rig.LogitsOf(tokens, 32);
 }
 
 // bound: of the largest difference, as a part of the spread of the logits.
@@ -63,9 +36,9 @@ void ExpectMatchesNaive(const TinyModelOptions& options, double bound = 1e-5) {
   const auto model = WriteModel(dir, options);
   const std::vector<TokenId> tokens = Tokens(70);
   const auto naive = NaiveLogits(*model, tokens);
-  const double spread = Spread(naive);
+  const double spread = LogitSpread(naive);
   EXPECT_GT(spread, 1);  // else the comparison says little
-  EXPECT_LE(WorstDifference(StageLogits(model, tokens), naive) / spread, bound);
+  EXPECT_LE(Compare(naive, StageLogits(model, tokens)).worst / spread, bound);
 }
 
 TEST(Architecture, Qwen3HasNormsOfQAndKHeads) { ExpectMatchesNaive({}); }

@@ -9,7 +9,7 @@
 #include "common/base/counter_rng.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/model/value_tile.h"
+#include "stage_worker/model/attention.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/unit/stage_worker/model/attention_rig.h"
 

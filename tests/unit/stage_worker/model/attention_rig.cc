@@ -48,15 +48,10 @@ MicroBatch BatchOf(const std::vector<CachedSlice>& slices, bool rows) {
   MicroBatch batch;
   BlockId next_block = 0;
   for (size_t i = 0; i < slices.size(); ++i) {
-    SequenceSlice slice;
-    slice.sequence = i + 1;
-    slice.start = rows ? slices[i].start : 0;
-    slice.count = rows ? slices[i].rows : slices[i].start;
+    SequenceSlice slice{
+        .sequence = i + 1, .start = rows ? slices[i].start : 0, .count = rows ? slices[i].rows : slices[i].start};
     if (!rows) {
-      OpenSequence open;
-      open.sequence = slice.sequence;
-      open.prompt = {1};
-      batch.open.push_back(open);
+      batch.open.push_back({.sequence = slice.sequence, .prompt = {1}});
       const int32_t blocks = (slices[i].start + slices[i].rows + kRigBlockTokens - 1) / kRigBlockTokens;
       slice.new_blocks.resize(1);
       for (int32_t b = 0; b < blocks; ++b) slice.new_blocks[0].push_back((next_block++ * 37 + 5) % kRigBlocks);

@@ -11,9 +11,8 @@
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kv/kv_pool.h"
 #include "stage_worker/kv/sequence_table.h"
-#include "stage_worker/model/stage_layer.h"
+#include "stage_worker/model/step_context.h"
 #include "stage_worker/model/step_plan.h"
-#include "stage_worker/model/step_scratch.h"
 
 namespace stagecoach::testing {
 

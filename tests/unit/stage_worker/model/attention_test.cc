@@ -16,12 +16,11 @@ namespace {
 constexpr int64_t kHeadDim = 32, kKvHeads = 2, kGroup = 2;
 
 AttentionSpec Spec() {
-  AttentionSpec spec;
-  spec.heads = kKvHeads * kGroup;
-  spec.kv_heads = kKvHeads;
-  spec.head_dim = spec.value_dim = kHeadDim;
-  spec.score_scale = 0.18;
-  return spec;
+  return {.heads = kKvHeads * kGroup,
+          .kv_heads = kKvHeads,
+          .head_dim = kHeadDim,
+          .value_dim = kHeadDim,
+          .score_scale = 0.18};
 }
 
 class Rig : public testing::AttentionRig {

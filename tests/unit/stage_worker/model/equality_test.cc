@@ -46,14 +46,14 @@ class Player {
             static_cast<TokenId>(MixBits(static_cast<uint64_t>(length * 1000 + i)) % model->hyper.vocab));
       }
       sequence.prompt = length;
-      sequence.sampling.temperature = 0.8f;
-      sequence.sampling.top_k = 40;
-      sequence.sampling.top_p = 0.95f;
-      sequence.sampling.repeat_penalty = 1.1f;
-      sequence.sampling.presence_penalty = 0.2f;
-      sequence.sampling.frequency_penalty = 0.1f;
-      sequence.sampling.seed = static_cast<uint64_t>(length);
-      sequence.sampling.logprobs = 3;
+      sequence.sampling = {.temperature = 0.8f,
+                           .top_k = 40,
+                           .top_p = 0.95f,
+                           .repeat_penalty = 1.1f,
+                           .presence_penalty = 0.2f,
+                           .frequency_penalty = 0.1f,
+                           .seed = static_cast<uint64_t>(length),
+                           .logprobs = 3};
       sequences_.push_back(std::move(sequence));
     }
   }
@@ -149,15 +149,22 @@ class EqualityTest : public ::testing::TestWithParam<std::pair<TensorType, KvTyp
   EqualityTest() {
     TinyModelOptions options;
     options.type = GetParam().first;
-    auto model = OpenModel(WriteTinyModel(dir_.File("tiny.gguf"), options));
-    EXPECT_TRUE(model.ok()) << model.status();
-    model_ = std::move(model).value();
+    model_ = OpenModel(WriteTinyModel(dir_.File("tiny.gguf"), options)).value();
     expected_ = Player(model_, Base()).Run();
   }
 
   static Play Base() { return {.rig = {.kv_type = GetParam().second}}; }
   void ExpectSameAsBase(const Play& play, const std::string& what) {
     ExpectSame(expected_, Player(model_, play).Run(), what);
+  }
+
+  // The base with other values of one of its options.
+  void ExpectSameWith(int RigOptions::*option, const std::vector<int>& values) {
+    for (const int value : values) {
+      Play play = Base();
+      play.rig.*option = value;
+      ExpectSameAsBase(play, std::to_string(value));
+    }
   }
 
   TempDir dir_;
@@ -191,13 +198,7 @@ TEST_P(EqualityTest, WithLayersInTwoBlockGroups) {
   }
 }
 
-TEST_P(EqualityTest, OverStages) {
-  for (const int stages : {2, 4}) {
-    Play play = Base();
-    play.rig.stages = stages;
-    ExpectSameAsBase(play, std::to_string(stages) + " stages");
-  }
-}
+TEST_P(EqualityTest, OverStages) { ExpectSameWith(&RigOptions::stages, {2, 4}); }
 
 TEST_P(EqualityTest, OverChunkSizes) {
   for (const int chunk : {1, 7, 96}) {
@@ -207,21 +208,10 @@ TEST_P(EqualityTest, OverChunkSizes) {
   }
 }
 
-TEST_P(EqualityTest, OverThreads) {
-  for (const int threads : {2, 3, 5, 8}) {  // five cannot share the eight heads evenly
-    Play play = Base();
-    play.rig.threads = threads;
-    ExpectSameAsBase(play, std::to_string(threads) + " threads");
-  }
-}
+// Five cannot share the eight heads evenly.
+TEST_P(EqualityTest, OverThreads) { ExpectSameWith(&RigOptions::threads, {2, 3, 5, 8}); }
 
-TEST_P(EqualityTest, OverBlockSizes) {
-  for (const int32_t block_tokens : {16, 64, 48}) {
-    Play play = Base();
-    play.rig.block_tokens = block_tokens;
-    ExpectSameAsBase(play, "blocks of " + std::to_string(block_tokens));
-  }
-}
+TEST_P(EqualityTest, OverBlockSizes) { ExpectSameWith(&RigOptions::block_tokens, {16, 64, 48}); }
 
 TEST_P(EqualityTest, OverBatchMixesAndPreemption) {
   Play play = Base();
@@ -250,16 +240,15 @@ TEST(EqualityOfLargeMatrices, OverChunkSizesAndThreads) {
   const TempDir dir;
   const TinyModelOptions options = {
       .layers = 2, .hidden = 1536, .heads = 64, .kv_heads = 2, .ffn = 3072, .type = TensorType::kQ8_0};
-  const auto model = OpenModel(WriteTinyModel(dir.File("large.gguf"), options));
-  ASSERT_TRUE(model.ok()) << model.status();
+  const auto model = OpenModel(WriteTinyModel(dir.File("large.gguf"), options)).value();
   const std::vector<int> lengths = {100};  // a full chunk and a part of one
   // A power of two: blocks of whole groups.
-  const std::vector<Trace> expected = Player(*model, {.chunk = 64, .lengths = lengths}).Run();
+  const std::vector<Trace> expected = Player(model, {.chunk = 64, .lengths = lengths}).Run();
   constexpr int kChunks[] = {10, 90, 96};
   for (int i = 0; i < 9; ++i) {
     const int chunk = kChunks[i % 3], threads = 1 + i / 3;
     if (kSanitized && i % 3 != i / 3) continue;  // the sanitizers see each chunk and each number of threads once
-    ExpectSame(expected, Player(*model, {.rig = {.threads = threads}, .chunk = chunk, .lengths = lengths}).Run(),
+    ExpectSame(expected, Player(model, {.rig = {.threads = threads}, .chunk = chunk, .lengths = lengths}).Run(),
                "chunks of " + std::to_string(chunk) + ", " + std::to_string(threads) + " threads");
   }
 }

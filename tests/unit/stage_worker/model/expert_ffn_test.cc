@@ -1,5 +1,3 @@
-#include "stage_worker/model/expert_ffn.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -9,19 +7,14 @@
 #include "common/quant/supported_types.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
+#include "stage_worker/model/ffn.h"
 #include "tests/unit/stage_worker/model/expert_rig.h"
 
 namespace stagecoach {
 namespace {
 
 FfnSpec Experts(int64_t experts, int64_t used, int64_t width, int64_t shared = 0) {
-  FfnSpec spec;
-  spec.kind = FfnKind::kExperts;
-  spec.width = width;
-  spec.experts = experts;
-  spec.experts_used = used;
-  spec.shared_width = shared;
-  return spec;
+  return {.kind = FfnKind::kExperts, .width = width, .experts = experts, .experts_used = used, .shared_width = shared};
 }
 
 // All of floats, of sizes that are multiples of nothing.

@@ -81,9 +81,8 @@ class ExpertGolden : public ::testing::TestWithParam<const char*> {};
 TEST_P(ExpertGolden, GreedyIdsAreTheSameAndLogProbabilitiesAgree) {
   SHARED_FILE_OR_SKIP(json, kExpertsJson);
   const nlohmann::json expected = Expected(nlohmann::json::parse(ReadFileOrDie(json)), GetParam());
-  auto model = OpenModel(SharedPath("models/experts/" + expected["file"].get<std::string>()));
-  ASSERT_TRUE(model.ok()) << model.status();
-  PipelineRig rig(*std::move(model), {.stages = 2, .threads = 2, .kv_type = KvType::kF32});
+  const auto model = OpenModel(SharedPath("models/experts/" + expected["file"].get<std::string>())).value();
+  PipelineRig rig(model, {.stages = 2, .threads = 2, .kv_type = KvType::kF32});
   double worst = 0, worst_margin = 0;
   for (const nlohmann::json& prompt : expected["prompts"]) {
     const auto tokens = prompt["prompt_tokens"].get<std::vector<TokenId>>();
@@ -114,9 +113,8 @@ TEST_P(ExpertGolden, LogProbabilitiesAndPerplexityOfATextAgree) {
   const nlohmann::json expected = Expected(reference, GetParam());
   const auto text = reference["text"]["tokens"].get<std::vector<TokenId>>();
   const auto chunk = reference["text"]["chunk"].get<size_t>();
-  auto model = OpenModel(SharedPath("models/experts/" + expected["file"].get<std::string>()));
-  ASSERT_TRUE(model.ok()) << model.status();
-  PipelineRig rig(*std::move(model), {.threads = 2, .kv_type = KvType::kF32});
+  const auto model = OpenModel(SharedPath("models/experts/" + expected["file"].get<std::string>())).value();
+  PipelineRig rig(model, {.threads = 2, .kv_type = KvType::kF32});
   const nlohmann::json& perplexity = expected["perplexity"];
   double sum = 0, count = 0;
   for (size_t c = 0; c < perplexity["chunks"].size(); ++c) {

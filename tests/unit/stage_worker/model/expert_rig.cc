@@ -18,7 +18,8 @@ constexpr int32_t kRigBlockTokens = 16;
 // A plan of so many rows of one sequence.
 class PlanOf {
  public:
-  PlanOf(int64_t rows, const std::vector<AttentionSizes>& walks) : plan_(walks), table_(kRigBlockTokens, blocks_, 4096) {
+  PlanOf(int64_t rows, const std::vector<AttentionSizes>& walks)
+      : plan_(walks), table_(kRigBlockTokens, blocks_, 4096) {
     MicroBatch batch;
     batch.open.emplace_back().sequence = 1;
     SequenceSlice& slice = batch.slices.emplace_back();
@@ -146,12 +147,11 @@ std::vector<float> ExpertRig::Inputs(int64_t rows) const {
 
 std::vector<float> ExpertRig::Run(const std::vector<float>& inputs, int threads, int64_t tile_rows) const {
   const int64_t rows = static_cast<int64_t>(inputs.size()) / shape_.hidden;
-  StepLimits limits;
-  limits.max_rows = static_cast<int32_t>(rows);
-  limits.max_slices = 1;
-  limits.context = 4096;
-  limits.threads = threads;
-  limits.bf16_dot = kernels_.bf16_dot;
+  const StepLimits limits = {.max_rows = static_cast<int32_t>(rows),
+                             .max_slices = 1,
+                             .context = 4096,
+                             .threads = threads,
+                             .bf16_dot = kernels_.bf16_dot};
   LayerScratchSizes sizes = ScratchSizesOf(model_, 0, 1, false, limits).layers;
   if (tile_rows > 0) sizes.experts.rows = std::min(tile_rows, rows);
   StepScratch scratch(sizes);

@@ -11,7 +11,7 @@
 #include "common/base/aligned_buffer.h"
 #include "common/model/model_description.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/model/stage_layer.h"
+#include "stage_worker/model/step_context.h"
 
 namespace stagecoach {
 

@@ -57,11 +57,7 @@ double LogSumExp(const std::vector<float>& logits) {
   return max + std::log(sum);
 }
 
-std::shared_ptr<const ModelDescription> Open(const std::string& path) {
-  auto model = OpenModel(path);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return std::move(model).value();
-}
+std::shared_ptr<const ModelDescription> Open(const std::string& path) { return OpenModel(path).value(); }
 
 // How far the log-probabilities of the reference's 20 best tokens lie from ours.
 struct Distance {
@@ -78,14 +74,27 @@ Distance Top20Distance(const Prompt& prompt, const std::vector<float>& logits) {
   return distance;
 }
 
+// Skipped without the reference's results.
+class Golden : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    SHARED_FILE_OR_SKIP(json, "models/reference.json");
+    SHARED_FILE_OR_SKIP(logits, "models/reference_logits.f32");
+    prompts_ = ReadPrompts(json, logits);
+    ASSERT_EQ(prompts_.size(), kPrompts);
+  }
+
+  void CheckTop20(const std::string& model_path, double max, double mean);
+  void CheckGreedyUpToSmallLeads(const std::string& model_path, const std::string& f32_path, double bound);
+
+  std::vector<Prompt> prompts_;
+};
+
 // Checks every prompt's distance with one model file; the mean is over all prompts.
-void CheckTop20(const std::string& model_path, const std::string& json, const std::string& logits, double max,
-                double mean) {
+void Golden::CheckTop20(const std::string& model_path, double max, double mean) {
   PipelineRig rig(Open(model_path), {});
   double sum_of_means = 0;
-  const std::vector<Prompt> prompts = ReadPrompts(json, logits);
-  ASSERT_EQ(prompts.size(), kPrompts);
-  for (const Prompt& prompt : prompts) {
+  for (const Prompt& prompt : prompts_) {
     const SequenceId sequence = rig.Open(prompt.tokens);
     rig.Prefill(sequence, prompt.tokens, kChunk);
     const Distance distance = Top20Distance(prompt, rig.Logits(static_cast<int64_t>(rig.hidden().size()) / 256 - 1));
@@ -96,12 +105,10 @@ void CheckTop20(const std::string& model_path, const std::string& json, const st
   EXPECT_LE(sum_of_means / kPrompts, mean);
 }
 
-TEST(Golden, LogitsOfTheF32ModelAreWithinAThousandthAndGreedyTextIsTheSame) {
+TEST_F(Golden, LogitsOfTheF32ModelAreWithinAThousandthAndGreedyTextIsTheSame) {
   SHARED_FILE_OR_SKIP(model_path, "models/demo-f32.gguf");
-  SHARED_FILE_OR_SKIP(json_path, "models/reference.json");
-  SHARED_FILE_OR_SKIP(logits_path, "models/reference_logits.f32");
   PipelineRig rig(Open(model_path), {.stages = 2, .kv_type = KvType::kF32});
-  for (const Prompt& prompt : ReadPrompts(json_path, logits_path)) {
+  for (const Prompt& prompt : prompts_) {
     const SequenceId sequence = rig.Open(prompt.tokens);
     StepResult result = rig.Prefill(sequence, prompt.tokens, kChunk);
     const std::vector<float> logits = rig.Logits(static_cast<int64_t>(rig.hidden().size()) / 256 - 1);
@@ -122,34 +129,25 @@ TEST(Golden, LogitsOfTheF32ModelAreWithinAThousandthAndGreedyTextIsTheSame) {
   }
 }
 
-TEST(Golden, Bf16ModelIsWithinItsBound) {
+TEST_F(Golden, Bf16ModelIsWithinItsBound) {
   SHARED_FILE_OR_SKIP(model_path, "models/demo-bf16.gguf");
-  SHARED_FILE_OR_SKIP(json_path, "models/reference.json");
-  SHARED_FILE_OR_SKIP(logits_path, "models/reference_logits.f32");
-  CheckTop20(model_path, json_path, logits_path, 0.08, 0.02);
+  CheckTop20(model_path, 0.08, 0.02);
 }
 
-TEST(Golden, F16ModelIsWithinItsBound) {
+TEST_F(Golden, F16ModelIsWithinItsBound) {
   SHARED_FILE_OR_SKIP(model_path, "models/demo-f16.gguf");
-  SHARED_FILE_OR_SKIP(json_path, "models/reference.json");
-  SHARED_FILE_OR_SKIP(logits_path, "models/reference_logits.f32");
-  CheckTop20(model_path, json_path, logits_path, 0.08, 0.02);
+  CheckTop20(model_path, 0.08, 0.02);
 }
 
-TEST(Golden, Q80ModelIsWithinItsBound) {
-  SHARED_FILE_OR_SKIP(json_path, "models/reference.json");
-  SHARED_FILE_OR_SKIP(logits_path, "models/reference_logits.f32");
-  CheckTop20(DemoModelPath(), json_path, logits_path, 0.2, 0.03);
-}
+TEST_F(Golden, Q80ModelIsWithinItsBound) { CheckTop20(DemoModelPath(), 0.2, 0.03); }
 
 // Greedy text of a stored format follows the reference until the first position whose lead, in the reference's own f32
 // model, is smaller than the format's bound; from there on both tokens are right.
-void CheckGreedyUpToSmallLeads(const std::string& model_path, const std::string& f32_path, const std::string& json_path,
-                               const std::string& logits_path, double bound) {
+void Golden::CheckGreedyUpToSmallLeads(const std::string& model_path, const std::string& f32_path, double bound) {
   PipelineRig rig(Open(model_path), {});
   PipelineRig f32(Open(f32_path), {.kv_type = KvType::kF32});
   size_t compared = 0;
-  for (const Prompt& prompt : ReadPrompts(json_path, logits_path)) {
+  for (const Prompt& prompt : prompts_) {
     const SequenceId ours = rig.Open(prompt.tokens), theirs = f32.Open(prompt.tokens);
     StepResult result = rig.Prefill(ours, prompt.tokens, kChunk);
     f32.Prefill(theirs, prompt.tokens, kChunk);
@@ -171,13 +169,11 @@ void CheckGreedyUpToSmallLeads(const std::string& model_path, const std::string&
   EXPECT_GT(compared, kSanitized ? 5u : 20u);
 }
 
-TEST(Golden, GreedyTextOfStoredFormatsFollowsTheReferenceUntilALeadBelowTheBound) {
+TEST_F(Golden, GreedyTextOfStoredFormatsFollowsTheReferenceUntilALeadBelowTheBound) {
   SHARED_FILE_OR_SKIP(f32_path, "models/demo-f32.gguf");
   SHARED_FILE_OR_SKIP(bf16_path, "models/demo-bf16.gguf");
-  SHARED_FILE_OR_SKIP(json_path, "models/reference.json");
-  SHARED_FILE_OR_SKIP(logits_path, "models/reference_logits.f32");
-  CheckGreedyUpToSmallLeads(bf16_path, f32_path, json_path, logits_path, 2 * 0.08);
-  CheckGreedyUpToSmallLeads(DemoModelPath(), f32_path, json_path, logits_path, 2 * 0.2);
+  CheckGreedyUpToSmallLeads(bf16_path, f32_path, 2 * 0.08);
+  CheckGreedyUpToSmallLeads(DemoModelPath(), f32_path, 2 * 0.2);
 }
 
 }  // namespace

@@ -24,10 +24,8 @@ struct ManyAndOne {
 
 // Many rows, then one.
 ManyAndOne RunManyAndOne(const std::string& path, int threads, const std::string& isa) {
-  auto model = OpenModel(path);
-  EXPECT_TRUE(model.ok()) << model.status();
-  if (!model.ok()) return {};
-  PipelineRig rig(std::move(model).value(), {.threads = threads, .isa = isa, .allow_damaged = true});
+  const auto model = OpenModel(path).value();
+  PipelineRig rig(model, {.threads = threads, .isa = isa, .allow_damaged = true});
   std::vector<TokenId> tokens;
   for (int i = 0; i < 40; ++i) tokens.push_back(static_cast<TokenId>((i * 37 + 5) % 300));
   const SequenceId sequence = rig.Open(tokens);
@@ -79,19 +77,16 @@ TEST(HostileValues, ARowOfAnOddNumberOfShortFloatsIsRefusedByName) {
   const TempDir dir;
   TinyArchitectureOptions options = TinyArchitecture("qwen3moe", TensorType::kF16);
   options.expert_ffn = 37;
-  auto model = OpenModel(WriteTinyArchitecture(dir.File("m.gguf"), options));
-  ASSERT_TRUE(model.ok()) << model.status();
-  StageConfig config;
-  config.first_layer = 0;
-  config.last_layer = 3;
-  config.owns_embedding = config.owns_head = true;
-  config.block_tokens = 32;
-  config.group_blocks = {4};
-  config.threads = 1;
-  config.context = 64;
-  config.max_rows = config.max_slices = 4;
+  const auto model = OpenModel(WriteTinyArchitecture(dir.File("m.gguf"), options)).value();
+  const StageConfig config = {.last_layer = 3,
+                              .owns_embedding = true,
+                              .owns_head = true,
+                              .group_blocks = {4},
+                              .context = 64,
+                              .max_rows = 4,
+                              .max_slices = 4};
   StageCounters counters;
-  const auto stage = StageModelImpl::Create(*std::move(model), config, &counters);
+  const auto stage = StageModel::Load(model, config, &counters);
   EXPECT_THAT(std::string(stage.status().message()),
               ::testing::HasSubstr("tensor 'blk.0.ffn_down_exps.weight' of type F16 has rows of 37 elements"));
 }

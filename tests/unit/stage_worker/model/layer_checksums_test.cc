@@ -16,18 +16,16 @@ namespace {
 constexpr int64_t kChecksummedLayers = 4;
 
 StageConfig ChecksummedConfig(int64_t first, int64_t last, int threads) {
-  StageConfig config;
-  config.first_layer = first;
-  config.last_layer = last;
-  config.owns_embedding = first == 0;
-  config.owns_head = last == kChecksummedLayers;
-  config.group_blocks = {8};
-  config.context = 64;
-  config.max_rows = 16;
-  config.max_slices = 2;
-  config.threads = threads;
-  config.layer_checksums = true;
-  return config;
+  return {.first_layer = first,
+          .last_layer = last,
+          .owns_embedding = first == 0,
+          .owns_head = last == kChecksummedLayers,
+          .group_blocks = {8},
+          .threads = threads,
+          .context = 64,
+          .max_rows = 16,
+          .max_slices = 2,
+          .layer_checksums = true};
 }
 
 MicroBatch RowsOfOneSequence(int32_t rows) {
@@ -41,16 +39,15 @@ MicroBatch RowsOfOneSequence(int32_t rows) {
 
 TEST(LayerChecksums, AreThoseOfEveryRowBehindEveryLayerHoweverLayersAndThreadsAreCut) {
   const TempDir dir;
-  const auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), {}));
-  ASSERT_TRUE(model.ok()) << model.status();
-  const auto width = static_cast<size_t>((*model)->hyper.hidden);
+  const auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), {})).value();
+  const auto width = static_cast<size_t>(model->hyper.hidden);
   const MicroBatch batch = RowsOfOneSequence(5);
   // A stage a layer: what each hands on is what is behind its layer.
   std::vector<float> hidden(5 * width);
   std::vector<uint32_t> expected;
   for (int64_t layer = 0; layer < kChecksummedLayers; ++layer) {
     StageCounters counters;
-    const auto stage = StageModel::Load(*model, ChecksummedConfig(layer, layer + 1, 1), &counters);
+    const auto stage = StageModel::Load(model, ChecksummedConfig(layer, layer + 1, 1), &counters);
     ASSERT_TRUE(stage.ok()) << stage.status();
     ASSERT_TRUE((*stage)->Begin(batch).ok());
     (*stage)->Forward(batch, hidden.data());
@@ -63,7 +60,7 @@ TEST(LayerChecksums, AreThoseOfEveryRowBehindEveryLayerHoweverLayersAndThreadsAr
   }
   for (const int threads : {1, 3}) {
     StageCounters counters;
-    const auto whole = StageModel::Load(*model, ChecksummedConfig(0, kChecksummedLayers, threads), &counters);
+    const auto whole = StageModel::Load(model, ChecksummedConfig(0, kChecksummedLayers, threads), &counters);
     ASSERT_TRUE(whole.ok()) << whole.status();
     ASSERT_TRUE((*whole)->Begin(batch).ok());
     std::vector<float> states(5 * width);
@@ -75,16 +72,15 @@ TEST(LayerChecksums, AreThoseOfEveryRowBehindEveryLayerHoweverLayersAndThreadsAr
 
 TEST(LayerChecksums, AreNotThereWhereNobodyAsksForThem) {
   const TempDir dir;
-  const auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), {}));
-  ASSERT_TRUE(model.ok()) << model.status();
+  const auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), {})).value();
   StageConfig config = ChecksummedConfig(0, kChecksummedLayers, 1);
   config.layer_checksums = false;
   StageCounters counters;
-  const auto stage = StageModel::Load(*model, config, &counters);
+  const auto stage = StageModel::Load(model, config, &counters);
   ASSERT_TRUE(stage.ok()) << stage.status();
   const MicroBatch batch = RowsOfOneSequence(5);
   ASSERT_TRUE((*stage)->Begin(batch).ok());
-  std::vector<float> hidden(5 * static_cast<size_t>((*model)->hyper.hidden));
+  std::vector<float> hidden(5 * static_cast<size_t>(model->hyper.hidden));
   (*stage)->Forward(batch, hidden.data());
   EXPECT_TRUE((*stage)->layer_checksums().empty());
 }

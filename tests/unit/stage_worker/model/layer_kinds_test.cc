@@ -2,8 +2,6 @@
 // double, and to the bit over threads, chunks and stages. Models are plain ones whose specs are changed after they were
 // opened, with tensors that no architecture of theirs has.
 
-#include <algorithm>
-#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "common/base/counter_rng.h"
 #include "gtest/gtest.h"
 #include "tests/testing/naive_forward.h"
+#include "tests/testing/reference/agreement.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
@@ -148,17 +147,7 @@ class ModelOfKind : public ::testing::TestWithParam<LayerKinds> {
 
   // Logits after every one of the tokens.
   std::vector<std::vector<float>> Logits(const RigOptions& options, size_t chunk) const {
-    PipelineRig rig(model_, options);
-    const SequenceId sequence = rig.Open(tokens_);
-    std::vector<std::vector<float>> logits;
-    for (size_t at = 0; at < tokens_.size(); at += chunk) {
-      const auto begin = tokens_.begin() + static_cast<int64_t>(at);
-      const size_t count = std::min(chunk, tokens_.size() - at);
-      rig.Feed(sequence, {begin, begin + static_cast<int64_t>(count)}, false);
-      rig.Step();
-      for (size_t row = 0; row < count; ++row) logits.push_back(rig.Logits(static_cast<int64_t>(row)));
-    }
-    return logits;
+    return PipelineRig(model_, options).LogitsOf(tokens_, chunk);
   }
 
   const TempDir dir_;
@@ -169,16 +158,8 @@ class ModelOfKind : public ::testing::TestWithParam<LayerKinds> {
 TEST_P(ModelOfKind, IsWhatTheFormulasSay) {
   const auto ours = Logits({.stages = 2, .kv_type = KvType::kF32, .isa = TwinIsa()}, 32);
   const auto naive = NaiveLogits(*model_, tokens_);
-  double worst = 0, low = 0, high = 0;
-  for (size_t t = 0; t < naive.size(); ++t) {
-    for (size_t i = 0; i < naive[t].size(); ++i) {
-      worst = std::max(worst, std::fabs(static_cast<double>(ours[t][i]) - naive[t][i]));
-      low = std::min(low, naive[t][i]);
-      high = std::max(high, naive[t][i]);
-    }
-  }
-  EXPECT_GT(high - low, 1);
-  EXPECT_LE(worst / (high - low), 1e-5);
+  EXPECT_GT(LogitSpread(naive), 1);
+  EXPECT_LE(Compare(naive, ours).worst / LogitSpread(naive), 1e-5);
 }
 
 TEST_P(ModelOfKind, IsNotThePlainModel) {

@@ -37,7 +37,7 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     config.max_slices = kMaxSlices;
     if (options.isa != "auto") config.isa = ParseInstructionSet(options.isa).value();
     counters_.push_back(std::make_unique<StageCounters>());
-    auto stage = StageModelImpl::Create(model_, config, counters_.back().get());
+    auto stage = StageModel::Load(model_, config, counters_.back().get());
     EXPECT_TRUE(stage.ok()) << stage.status();
     stages_.push_back(std::move(stage).value());
   }
@@ -59,12 +59,7 @@ SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingP
 
 void PipelineRig::Reopen(SequenceId sequence, const std::vector<TokenId>& prompt, const SamplingParams& sampling,
                          const std::vector<TokenId>& output) {
-  OpenSequence open;
-  open.sequence = sequence;
-  open.prompt = prompt;
-  open.output = output;
-  open.sampling = sampling;
-  batch_.open.push_back(open);
+  batch_.open.push_back({.sequence = sequence, .prompt = prompt, .output = output, .sampling = sampling});
   sequences_[sequence].tables.resize(free_blocks_.size());
 }
 
@@ -80,13 +75,12 @@ void PipelineRig::Close(SequenceId sequence) {
 void PipelineRig::Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample,
                        const std::vector<TokenId>& targets) {
   Sequence& state = sequences_.at(sequence);
-  SequenceSlice slice;
-  slice.sequence = sequence;
-  slice.start = state.rows;
-  slice.count = static_cast<int32_t>(tokens.size());
-  slice.tokens = tokens;
-  slice.sample = sample;
-  slice.targets = targets;
+  SequenceSlice slice{.sequence = sequence,
+                      .start = state.rows,
+                      .count = static_cast<int32_t>(tokens.size()),
+                      .tokens = tokens,
+                      .sample = sample,
+                      .targets = targets};
   state.rows += slice.count;
   while (static_cast<int32_t>(state.tables[0].size()) * block_tokens_ < state.rows) {
     slice.new_blocks.resize(free_blocks_.size());
@@ -124,6 +118,19 @@ StepResult PipelineRig::Prefill(SequenceId sequence, const std::vector<TokenId>&
     result = Step();
   }
   return result;
+}
+
+std::vector<std::vector<float>> PipelineRig::LogitsOf(const std::vector<TokenId>& tokens, size_t chunk) {
+  const SequenceId sequence = Open(tokens);
+  std::vector<std::vector<float>> logits;
+  for (size_t at = 0; at < tokens.size(); at += chunk) {
+    const auto begin = tokens.begin() + static_cast<int64_t>(at);
+    const size_t count = std::min(chunk, tokens.size() - at);
+    Feed(sequence, {begin, begin + static_cast<int64_t>(count)}, false);
+    Step();
+    for (size_t row = 0; row < count; ++row) logits.push_back(Logits(static_cast<int64_t>(row)));
+  }
+  return logits;
 }
 
 std::vector<float> PipelineRig::Logits(int64_t row) {

@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/model/model_description.h"
 #include "common/step/step.h"
-#include "stage_worker/model/stage_model_impl.h"
+#include "stage_worker/model/stage_model.h"
 
 namespace stagecoach::testing {
 
@@ -51,10 +51,13 @@ class PipelineRig {
   // Feeds prompt and output so far in chunks, sampling after the last row. The last step's result.
   StepResult Prefill(SequenceId sequence, const std::vector<TokenId>& tokens, int chunk);
 
+  // Logits after every one of the tokens, of a sequence of their own, in chunks.
+  std::vector<std::vector<float>> LogitsOf(const std::vector<TokenId>& tokens, size_t chunk);
+
   // Of the last step, after the last layer: [rows, D].
   const std::vector<float>& hidden() const { return hidden_; }
   std::vector<float> Logits(int64_t row);  // of the last step's row
-  StageModelImpl& stage(size_t i) { return *stages_[i]; }
+  StageModel& stage(size_t i) { return *stages_[i]; }
   const StageCounters& counters(size_t i) const { return *counters_[i]; }
 
  private:
@@ -66,7 +69,7 @@ class PipelineRig {
   const std::shared_ptr<const ModelDescription> model_;
   const int32_t block_tokens_;
   std::vector<std::unique_ptr<StageCounters>> counters_;
-  std::vector<std::unique_ptr<StageModelImpl>> stages_;
+  std::vector<std::unique_ptr<StageModel>> stages_;
   BlockLists free_blocks_;  // [groups]
   absl::flat_hash_map<SequenceId, Sequence> sequences_;
   SequenceId next_sequence_ = 1;

@@ -99,12 +99,11 @@ TEST(Route, AgreesWithTheRulesInDouble) {
     for (const Gating gating : {Gating::kSoftmax, Gating::kSigmoid, Gating::kSoftmaxOfChosen}) {
       for (const bool biased : {false, true}) {
         for (const bool normalized : {false, true}) {
-          RouterSpec spec;
-          spec.gating = gating;
-          spec.normalized = normalized;
-          spec.scale = normalized ? 2.5 : 1;
-          spec.groups = c.groups;
-          spec.groups_used = c.groups_used;
+          const RouterSpec spec{.gating = gating,
+                                .normalized = normalized,
+                                .scale = normalized ? 2.5 : 1,
+                                .groups = c.groups,
+                                .groups_used = c.groups_used};
           ++seed;
           std::vector<float> logits(static_cast<size_t>(c.experts)), bias;
           for (size_t e = 0; e < logits.size(); ++e) logits[e] = static_cast<float>(8 * UniformAt(seed, e) - 4);

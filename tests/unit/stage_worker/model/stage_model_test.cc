@@ -9,7 +9,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "stage_worker/model/stage_model_impl.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
@@ -20,20 +19,17 @@ namespace {
 using ::testing::HasSubstr;
 
 std::shared_ptr<const ModelDescription> Write(const TempDir& dir, const TinyModelOptions& options = {}) {
-  auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), options));
-  EXPECT_TRUE(model.ok()) << model.status();
-  return std::move(model).value();
+  return OpenModel(WriteTinyModel(dir.File("tiny.gguf"), options)).value();
 }
 
 StageConfig SmallConfig() {
-  StageConfig config;
-  config.last_layer = 4;
-  config.owns_embedding = config.owns_head = true;
-  config.group_blocks = {8};
-  config.context = 64;
-  config.max_rows = 16;
-  config.max_slices = 2;
-  return config;
+  return {.last_layer = 4,
+          .owns_embedding = true,
+          .owns_head = true,
+          .group_blocks = {8},
+          .context = 64,
+          .max_rows = 16,
+          .max_slices = 2};
 }
 
 uint64_t TensorBytes(const std::vector<const GgufTensor*>& tensors) {
@@ -72,14 +68,13 @@ TEST(StageLoading, ReadsExactlyTheBytesOfItsTensors) {
 }
 
 TEST(StageLoading, HoldsATiedMatrixOnceAndLittleMoreThanTheFile) {
-  const auto model = OpenModel(DemoModelPath());
-  ASSERT_TRUE(model.ok()) << model.status();
+  const auto model = OpenModel(DemoModelPath()).value();
   StageConfig config = SmallConfig();
   config.last_layer = 8;
   StageCounters counters;
-  const auto stage = StageModel::Load(*model, config, &counters);
+  const auto stage = StageModel::Load(model, config, &counters);
   ASSERT_TRUE(stage.ok()) << stage.status();
-  const uint64_t file_bytes = TensorBytes((*model)->StageTensors(0, 8, true, true));
+  const uint64_t file_bytes = TensorBytes(model->StageTensors(0, 8, true, true));
   EXPECT_GE((*stage)->weight_bytes(), file_bytes);
   EXPECT_LE((*stage)->weight_bytes(), file_bytes + file_bytes / 100);
   EXPECT_EQ((*stage)->kv_bytes(), 8u * 8 * 32 * 2 * 2 * 64 * 2);
@@ -131,10 +126,9 @@ TEST(StageLoading, RefusesRopeDivisorsThatAreNotPositive) {
   factors[3] = 0;
   writer.SetTensor("rope_freqs.weight", {16}, TensorType::kF32, factors);
   ASSERT_TRUE(writer.Write(dir.File("bad.gguf")).ok());
-  const auto model = OpenModel(dir.File("bad.gguf"));
-  ASSERT_TRUE(model.ok()) << model.status();
+  const auto model = OpenModel(dir.File("bad.gguf")).value();
   StageCounters counters;
-  const absl::Status status = StageModel::Load(*model, SmallConfig(), &counters).status();
+  const absl::Status status = StageModel::Load(model, SmallConfig(), &counters).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("'rope_freqs.weight' element 3 is 0, expected 1e-6 to 1e9"));
 }
 
@@ -142,7 +136,7 @@ TEST(StageLoading, RefusesRopeDivisorsThatAreNotPositive) {
 class StageBeginTest : public ::testing::Test {
  protected:
   StageBeginTest() : model_(Write(dir_)) {
-    auto stage = StageModelImpl::Create(model_, SmallConfig(), &counters_);
+    auto stage = StageModel::Load(model_, SmallConfig(), &counters_);
     EXPECT_TRUE(stage.ok()) << stage.status();
     stage_ = std::move(stage).value();
     MicroBatch batch;
@@ -168,7 +162,7 @@ class StageBeginTest : public ::testing::Test {
   TempDir dir_;
   StageCounters counters_;
   std::shared_ptr<const ModelDescription> model_;
-  std::unique_ptr<StageModelImpl> stage_;
+  std::unique_ptr<StageModel> stage_;
 };
 
 TEST_F(StageBeginTest, RefusesTokensThatAreMissingOrOutsideTheVocabulary) {
@@ -415,9 +409,8 @@ TEST(StageFinish, SamplesSomethingFromWeightsThatAreNotNumbers) {
   writer.SetTensor("output_norm.weight", {64}, TensorType::kF32,
                    std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()));
   ASSERT_TRUE(writer.Write(dir.File("nan.gguf")).ok());
-  auto model = OpenModel(dir.File("nan.gguf"));
-  ASSERT_TRUE(model.ok());
-  PipelineRig rig(*model, {.allow_damaged = true});
+  const auto model = OpenModel(dir.File("nan.gguf")).value();
+  PipelineRig rig(model, {.allow_damaged = true});
   for (const float temperature : {0.0f, 1.0f}) {
     const SequenceId sequence = rig.Open({1, 2}, {.temperature = temperature, .logprobs = 1});
     rig.Feed(sequence, {1, 2}, true);

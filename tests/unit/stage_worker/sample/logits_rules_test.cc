@@ -19,11 +19,7 @@ using ::testing::ElementsAre;
 const SamplingKernels& BestKernels() { return *SelectKernels("auto").value()->sampling; }
 
 OpenSequence Open(std::vector<TokenId> prompt, std::vector<TokenId> output) {
-  OpenSequence open;
-  open.sequence = 4;
-  open.prompt = std::move(prompt);
-  open.output = std::move(output);
-  return open;
+  return {.sequence = 4, .prompt = std::move(prompt), .output = std::move(output)};
 }
 
 std::vector<float> Apply(const OpenSequence& open, std::vector<float> logits) {

@@ -52,12 +52,7 @@ std::set<TokenId> DrawnTokens(const SamplingParams& sampling, const std::vector<
   return tokens;
 }
 
-SamplingParams AtTemperature(float temperature) {
-  SamplingParams sampling;
-  sampling.temperature = temperature;
-  sampling.seed = 17;
-  return sampling;
-}
+SamplingParams AtTemperature(float temperature) { return {.temperature = temperature, .seed = 17}; }
 
 TEST(Sampler, IsGreedyAtTemperatureZeroAndBreaksTiesByTheLowerId) {
   EXPECT_EQ(Pick(AtTemperature(0), 0, {1, 3, 2, 3}), 1);

@@ -1,7 +1,5 @@
 // Damaged weights on their way into a stage.
 
-#include "stage_worker/weights/damage_check.h"
-
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
+#include "stage_worker/weights/matrix_loader.h"
 #include "stage_worker/weights/stage_weights.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"

@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/weights/first_touch.h"
+#include "stage_worker/weights/panel_shares.h"
 #include "stage_worker/weights/stage_weights.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/tiny_model.h"

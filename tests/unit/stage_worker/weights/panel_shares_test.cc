@@ -1,6 +1,17 @@
 #include "stage_worker/weights/panel_shares.h"
 
+#include <sys/resource.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/model/model_description.h"
 #include "gtest/gtest.h"
+#include "stage_worker/kernels/select.h"
+#include "tests/testing/shared_data.h"
+#include "tests/testing/tiny_model.h"
 
 namespace stagecoach {
 namespace {
@@ -30,6 +41,83 @@ TEST(PanelShares, MakeUpTheWholeMatrix) {
       });
     }
   }
+}
+
+std::shared_ptr<const ModelDescription> Write(const testing::TempDir& dir, const testing::TinyModelOptions& options) {
+  return OpenModel(testing::WriteTinyModel(dir.File("model.gguf"), options)).value();
+}
+
+StageWeights Load(const ModelDescription& model, Gang* gang) {
+  const StageWeightsRequest request = {.first_layer = 0,
+                                       .last_layer = static_cast<int64_t>(model.hyper.layers.size()),
+                                       .owns_embedding = true,
+                                       .owns_head = true,
+                                       .gang = gang};
+  std::atomic<uint64_t> to_load{0}, touched{0}, loaded{0};
+  return LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &touched, &loaded).value();
+}
+
+TEST(SharesOfWeights, AreEveryByteOfEveryMatrixOnce) {
+  const testing::TempDir dir;
+  // Heads of whole panels, and of parts of one; layers that differ.
+  for (int64_t head_dim : {32, 24}) {
+    auto model = std::make_shared<ModelDescription>(*Write(dir, {.layers = 2, .head_dim = head_dim, .tied = false}));
+    model->hyper.layers[1].attention.qk_norm = QkNorm::kWhole;
+    Gang gang(1, {});
+    const StageWeights weights = Load(*model, &gang);
+    std::map<const uint8_t*, size_t> matrices;
+    for (const LayerWeights& layer : weights.layers) {
+      for (const PackedMatrix* matrix :
+           {&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.gate, &layer.up, &layer.down}) {
+        matrices[matrix->data] = matrix->bytes();
+      }
+    }
+    matrices[weights.embedding.data] = weights.embedding.bytes();
+    matrices[weights.output.data] = weights.output.bytes();
+    for (int threads : {1, 2, 3, 7, 40}) {
+      std::map<const uint8_t*, size_t> shares;
+      for (int thread = 0; thread < threads; ++thread) {
+        for (absl::Span<const uint8_t> share : SharesOfWeights(weights, model->hyper.layers, thread, threads)) {
+          EXPECT_TRUE(shares.emplace(share.data(), share.size()).second) << "two shares begin at the same place";
+        }
+      }
+      // They follow each other without a gap from the begin of each matrix to its end.
+      auto share = shares.begin();
+      for (const auto& [begin, bytes] : matrices) {
+        const uint8_t* at = begin;
+        // The next matrix may begin where this one ends.
+        for (; share != shares.end() && share->first == at && at < begin + bytes; ++share) at += share->second;
+        EXPECT_EQ(at, begin + bytes) << threads << " threads";
+      }
+      EXPECT_EQ(share, shares.end());
+    }
+  }
+}
+
+// Page faults of the calling thread so far that needed no disk.
+int64_t PageFaults() {
+  rusage usage;
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_minflt;
+}
+
+TEST(TouchShares, EveryThreadFirstTouchesWhatItWillRead) {
+  const testing::TempDir dir;
+  // Three matrices of 16 MiB, far larger than a huge page.
+  const auto model = Write(dir, {.layers = 1, .hidden = 512, .ffn = 8192});
+  constexpr int kThreads = 2;
+  Gang gang(kThreads, {});
+  std::vector<int64_t> faults(kThreads);
+  gang.Run([&](int thread) { faults[thread] = PageFaults(); });
+  const StageWeights weights = Load(*model, &gang);
+  gang.Run([&](int thread) { faults[thread] = PageFaults() - faults[thread]; });
+  size_t bytes = 0;
+  for (absl::Span<const uint8_t> share : SharesOfWeights(weights, model->hyper.layers, 1, kThreads))
+    bytes += share.size();
+  ASSERT_GT(bytes, size_t{20} << 20);
+  // A fault a page, and the pages have 2 MiB at most; at the ends of a share they may be another thread's. The second
+  // thread of the gang does nothing else while weights are loaded, and nobody but a gang thread may touch first.
+  EXPECT_GE(faults[1], static_cast<int64_t>(bytes >> 21) - 6) << "of " << bytes << " bytes";
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <deque>
 #include <utility>
-#include <vector>
 
 #include "common/json/json_value.h"
 #include "coordinator/front/signals.h"

@@ -12,7 +12,6 @@
 
 #include <cstdlib>
 #include <utility>
-#include <vector>
 
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
@@ -170,66 +169,6 @@ TEST(ChatTerminal, ForgetsALineAtCtrlCAlsoWhereModesAreSetSlowly) {
   EXPECT_THAT(terminal.shown(), Not(HasSubstr("^C")));
 }
 
-TEST(ChatTerminal, ForgetsALineThatNobodyHasReadYet) {
-  Terminal terminal(Talk);
-  EXPECT_SHOWS(terminal, "> ");
-  for (int i = 0; i < 3; ++i) {
-    terminal.Type("Wrong\x03");
-    EXPECT_SHOWS(terminal, "Ctrl-C again or Ctrl-D leaves");
-    EXPECT_SHOWS(terminal, "> ");
-  }
-  terminal.Type("right\r");
-  EXPECT_SHOWS(terminal, "heard right");
-  EXPECT_SHOWS(terminal, "> ");
-  terminal.Type("\x04");
-  ExpectEnd(&terminal, 0);
-}
-
-TEST(ChatTerminal, TakesACtrlCAfterTypingForAFirstOneAlsoWhileAnAnswerStops) {
-  Terminal terminal(Talk);
-  EXPECT_SHOWS(terminal, "> ");
-  terminal.Type("two signals\r");
-  EXPECT_SHOWS(terminal, "signals: 0");
-  terminal.Type("\x03");
-  EXPECT_SHOWS(terminal, "signals: 1");
-  terminal.Type("Wrong\x03");
-  EXPECT_SHOWS(terminal, "heard two signals");
-  EXPECT_SHOWS(terminal, "> ");
-  terminal.Type("\x03");
-  ExpectEnd(&terminal, 130);
-}
-
-TEST(ChatTerminal, ShowsWhatIsTypedDuringAnAnswerAtThePrompt) {
-  Terminal terminal(Talk);
-  EXPECT_SHOWS(terminal, "> ");
-  terminal.Type("wait for keys\r");
-  EXPECT_SHOWS(terminal, "waiting");
-  EXPECT_FALSE(terminal.HasItsOwnModes());
-  terminal.Type(
-      "first\rsec\x7f\x7f\x7f"
-      "third\r\x04");
-  EXPECT_SHOWS(terminal, "heard wait for keys");
-  EXPECT_SHOWS(terminal, "heard first");
-  EXPECT_SHOWS(terminal, "heard third");
-  ExpectEnd(&terminal, 0);
-  EXPECT_THAT(terminal.shown(), HasSubstr("> wait for keys\r\nwaiting\r\nheard wait for keys\r\n"));
-}
-
-TEST(ChatTerminal, DropsAtCtrlCWhatWasTypedDuringTheAnswer) {
-  Terminal terminal(Talk);
-  EXPECT_SHOWS(terminal, "> ");
-  terminal.Type("one signal\rahead\r");
-  EXPECT_SHOWS(terminal, "signals: 0");
-  terminal.Type("more\r\x03");
-  EXPECT_SHOWS(terminal, "heard one signal");
-  EXPECT_SHOWS(terminal, "> ");
-  terminal.Type("next\r");
-  EXPECT_SHOWS(terminal, "heard next");
-  terminal.Type("\x04");
-  ExpectEnd(&terminal, 0);
-  EXPECT_THAT(terminal.shown(), AllOf(Not(HasSubstr("ahead")), Not(HasSubstr("more"))));
-}
-
 TEST(ChatTerminal, HasItsOwnModesWhileTheProgramIsStopped) {
   Terminal terminal(TalkInAShell);
   EXPECT_SHOWS(terminal, "> ");
@@ -260,36 +199,71 @@ TEST(ChatTerminal, HasItsOwnModesWhileTheProgramIsStopped) {
   ExpectEnd(&terminal, 130);
 }
 
-struct TerminalEnd {
+struct Talked {
   const char* name;
   std::vector<std::pair<const char*, const char*>> steps;  // what is shown, and what is typed then
   int exit_code;
+  ::testing::Matcher<std::string> shown = ::testing::_;  // all in all
 };
+std::ostream& operator<<(std::ostream& stream, const Talked& talked) { return stream << talked.name; }
+class TalkedAtATerminal : public ::testing::TestWithParam<Talked> {};
 
-std::ostream& operator<<(std::ostream& stream, const TerminalEnd& end) { return stream << end.name; }
-
-class TerminalEnds : public ::testing::TestWithParam<TerminalEnd> {};
-
-TEST_P(TerminalEnds, GiveTheTerminalItsOwnModes) {
+TEST_P(TalkedAtATerminal, GivesTheTerminalItsOwnModesAtTheEndAlone) {
   Terminal terminal(Talk);
   for (const auto& [shown, typed] : GetParam().steps) {
     EXPECT_SHOWS(terminal, shown);
+    if (*typed == '\0') continue;
     EXPECT_FALSE(terminal.HasItsOwnModes());
     terminal.Type(typed);
   }
   ExpectEnd(&terminal, GetParam().exit_code);
+  EXPECT_THAT(terminal.shown(), GetParam().shown);
 }
 
+constexpr char kOnceMore[] = "Ctrl-C again or Ctrl-D leaves";
+
 INSTANTIATE_TEST_SUITE_P(
-    All, TerminalEnds,
-    ::testing::Values(TerminalEnd{"Exit", {{"> ", "/exit\r"}}, 0},
-                      TerminalEnd{"TwoCtrlC", {{"> ", "\x03"}, {"> ", "\x03"}}, 130},
-                      TerminalEnd{
-                          "ADeafAnswer",
-                          {{"> ", "deaf\r"}, {"signals: 0", "\x03"}, {"signals: 1", "\x03"}, {"signals: 2", "\x03"}},
-                          130},
-                      TerminalEnd{"Quit", {{"> ", "deaf\r"}, {"signals: 0", "\x1c"}}, 128 + SIGQUIT},
-                      TerminalEnd{"Abort", {{"> ", "abort\r"}}, 128 + SIGABRT}),
+    All, TalkedAtATerminal,
+    ::testing::Values(Talked{"ForgetsALineThatNobodyHasReadYet",
+                             {{"> ", "Wrong\x03"},
+                              {kOnceMore, ""},
+                              {"> ", "Wrong\x03"},
+                              {kOnceMore, ""},
+                              {"> ", "Wrong\x03"},
+                              {kOnceMore, ""},
+                              {"> ", "right\r"},
+                              {"heard right", ""},
+                              {"> ", "\x04"}},
+                             0},
+                      Talked{"TakesACtrlCAfterTypingForAFirstOneAlsoWhileAnAnswerStops",
+                             {{"> ", "two signals\r"},
+                              {"signals: 0", "\x03"},
+                              {"signals: 1", "Wrong\x03"},
+                              {"heard two signals", ""},
+                              {"> ", "\x03"}},
+                             130},
+                      Talked{"ShowsWhatIsTypedDuringAnAnswerAtThePrompt",
+                             {{"> ", "wait for keys\r"},
+                              {"waiting", "first\rsec\x7f\x7f\x7fthird\r\x04"},
+                              {"heard wait for keys", ""},
+                              {"heard first", ""},
+                              {"heard third", ""}},
+                             0,
+                             HasSubstr("> wait for keys\r\nwaiting\r\nheard wait for keys\r\n")},
+                      Talked{"DropsAtCtrlCWhatWasTypedDuringTheAnswer",
+                             {{"> ", "one signal\rahead\r"},
+                              {"signals: 0", "more\r\x03"},
+                              {"heard one signal", ""},
+                              {"> ", "next\r"},
+                              {"heard next", "\x04"}},
+                             0,
+                             AllOf(Not(HasSubstr("ahead")), Not(HasSubstr("more")))},
+                      Talked{"Exit", {{"> ", "/exit\r"}}, 0}, Talked{"TwoCtrlC", {{"> ", "\x03"}, {"> ", "\x03"}}, 130},
+                      Talked{"ADeafAnswer",
+                             {{"> ", "deaf\r"}, {"signals: 0", "\x03"}, {"signals: 1", "\x03"}, {"signals: 2", "\x03"}},
+                             130},
+                      Talked{"Quit", {{"> ", "deaf\r"}, {"signals: 0", "\x1c"}}, 128 + SIGQUIT},
+                      Talked{"Abort", {{"> ", "abort\r"}}, 128 + SIGABRT}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ChatTerminal, HasItsOwnModesAfterSigterm) {

@@ -253,8 +253,7 @@ TEST(ChatAnswer, PartsReasoningFromContent) {
   for (const TokenId token : Bytes("hm")) tokens.push_back(token);
   tokens.push_back(kEndThink);
   for (const TokenId token : Ended(Bytes("ok"))) tokens.push_back(token);
-  const PreparedCall whole = service.Chat("");
-  const Json body = Json::parse(Answer(whole.call.get(), tokens, Reason::REASON_STOP));
+  const Json body = Whole(service.Chat(""), tokens, Reason::REASON_STOP);
   EXPECT_EQ(body["choices"][0]["message"]["content"], "ok");
   EXPECT_EQ(body["choices"][0]["message"]["reasoning_content"], "hm");
   EXPECT_EQ(body["usage"]["completion_tokens"], 7);
@@ -266,8 +265,7 @@ TEST(ChatAnswer, PartsReasoningFromContent) {
 
   service.model.reasoning.as_reasoning = true;
   service.model.reasoning.as_reasoning_content = false;
-  const PreparedCall renamed = service.Chat("");
-  const Json message = Json::parse(Answer(renamed.call.get(), tokens, Reason::REASON_STOP))["choices"][0]["message"];
+  const Json message = Whole(service.Chat(""), tokens, Reason::REASON_STOP)["choices"][0]["message"];
   EXPECT_EQ(message["reasoning"], "hm");
   EXPECT_FALSE(message.contains("reasoning_content"));
 
@@ -282,8 +280,7 @@ TEST(ChatAnswer, HasNoControlTokensUnlessAskedForThem) {
   ToyService service;
   const std::vector<TokenId> tokens = {'a', kImStart, 'b', kImEnd};
   const auto text = [&](const char* fields) {
-    const PreparedCall prepared = service.Chat(fields);
-    return Json::parse(Answer(prepared.call.get(), tokens, Reason::REASON_STOP))["choices"][0]["message"]["content"];
+    return Whole(service.Chat(fields), tokens, Reason::REASON_STOP)["choices"][0]["message"]["content"];
   };
   EXPECT_EQ(text(""), "ab");
   EXPECT_EQ(text(R"("skip_special_tokens":false)"), "a<|im_start|>b");
@@ -307,8 +304,7 @@ TEST(ChatAnswer, HasAChunkForATokenWithoutText) {
 
 TEST(ChatAnswer, IsCutWhereItsRequestWasCancelled) {
   const ToyService service;
-  const PreparedCall prepared = service.Chat("");
-  const Json body = Json::parse(Answer(prepared.call.get(), Bytes("Hel"), Reason::REASON_CANCELLED));
+  const Json body = Whole(service.Chat(""), Bytes("Hel"), Reason::REASON_CANCELLED);
   EXPECT_EQ(body["choices"][0]["message"]["content"], "Hel");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length") << "nobody reads another word";
 }

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/front/api/toy_service.h"
@@ -36,8 +37,7 @@ TEST(CompletionAnswer, HasNoControlTokensUnlessAskedForThem) {
   const ToyService service;
   const std::vector<TokenId> tokens = {'a', kImStart, 'b', kImEnd};
   const auto text = [&](const char* fields) {
-    const PreparedCall prepared = service.Complete(fields);
-    return Json::parse(Answer(prepared.call.get(), tokens, Finish::REASON_STOP))["choices"][0]["text"];
+    return Whole(service.Complete(fields), tokens, Finish::REASON_STOP)["choices"][0]["text"];
   };
   EXPECT_EQ(text(""), "ab");
   EXPECT_EQ(text(R"("skip_special_tokens":true)"), "ab");
@@ -45,8 +45,7 @@ TEST(CompletionAnswer, HasNoControlTokensUnlessAskedForThem) {
   // So is the text of a prompt of ids.
   const auto echo = [&](const std::string& more) {
     const std::string body = R"({"prompt":[72,260,105],"echo":true)" + more + "}";
-    const PreparedCall prepared = service.Prepare(ApiRoute::kCompletions, body);
-    return Json::parse(Answer(prepared.call.get(), {'a'}, Finish::REASON_LENGTH))["choices"][0]["text"];
+    return Whole(service.Prepare(kCompletionsApi, body), {'a'}, Finish::REASON_LENGTH)["choices"][0]["text"];
   };
   EXPECT_EQ(echo(""), "Hia");
   EXPECT_EQ(echo(R"(,"skip_special_tokens":false)"), "H<|im_start|>ia");
@@ -72,8 +71,7 @@ TEST(CompletionAnswer, HasAChunkForEveryTokenWhenItComes) {
 
 TEST(CompletionAnswer, HasLogprobsInFourLists) {
   const ToyService service;
-  const PreparedCall prepared = service.Complete(R"("logprobs":2)");
-  const Json body = Json::parse(Answer(prepared.call.get(), {'a', 0xC3, 0xA9, 'z', kImEnd}, Finish::REASON_STOP));
+  const Json body = Whole(service.Complete(R"("logprobs":2)"), {'a', 0xC3, 0xA9, 'z', kImEnd}, Finish::REASON_STOP);
   const Json& logprobs = body["choices"][0]["logprobs"];
   EXPECT_EQ(body["choices"][0]["text"], "a\xC3\xA9z");
   EXPECT_EQ(logprobs["tokens"], Json({"a", "bytes:\\xc3", "bytes:\\xa9", "z", "<|im_end|>"}));
@@ -162,15 +160,15 @@ TEST(CompletionAnswer, PutsThePromptFirst) {
   EXPECT_EQ(prepared.call->TakeRequests()[0].score_from, -1);
   EXPECT_EQ(JoinText(Events(prepared.call->Begin().bytes)).text, "Hi") << "nothing has to be waited for";
   EXPECT_EQ(JoinText(Events(prepared.call->Take(0, Text("!")).bytes)).text, "!");
-  const PreparedCall ids = service.Prepare(ApiRoute::kCompletions, R"({"prompt":[72,195,169],"echo":true})");
-  const Json body = Json::parse(Answer(ids.call.get(), Bytes("!"), Finish::REASON_LENGTH));
+  const Json body = Whole(service.Prepare(kCompletionsApi, R"({"prompt":[72,195,169],"echo":true})"), Bytes("!"),
+                          Finish::REASON_LENGTH);
   EXPECT_EQ(body["choices"][0]["text"], "H\xC3\xA9!");
 }
 
 TEST(CompletionAnswer, ScoresThePromptThatItPutsFirst) {
   const ToyService service;
   const PreparedCall prepared =
-      service.Prepare(ApiRoute::kCompletions, R"({"prompt":"h\u00e9y","echo":true,"logprobs":1,"stream":true})");
+      service.Prepare(kCompletionsApi, R"({"prompt":"h\u00e9y","echo":true,"logprobs":1,"stream":true})");
   const GenerationRequest request = prepared.call->TakeRequests()[0];
   EXPECT_EQ(request.score_from, 1);
   EXPECT_EQ(request.sampling.prompt_logprobs, 1);
@@ -192,40 +190,31 @@ TEST(CompletionAnswer, ScoresThePromptThatItPutsFirst) {
   EXPECT_EQ(events[1]["choices"][0]["logprobs"]["text_offset"], Json({3}));
 }
 
-TEST(CompletionAnswer, OffsetsGoOnBehindTokensThatAreNoText) {
-  const ToyService service;
+// The body of a prompt that is echoed and scored, with nothing behind it.
+Json Scored(const ToyService& service, const std::string& prompt, const std::vector<float>& logprobs) {
   const PreparedCall prepared = service.Prepare(
-      ApiRoute::kCompletions, R"({"prompt":[169,72,255,254,105,33],"echo":true,"logprobs":0,"max_tokens":0})");
-  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
+      kCompletionsApi, absl::StrCat(R"({"echo":true,"logprobs":0,"max_tokens":0,"prompt":)", prompt, "}"));
+  CHECK(!prepared.error.has_value());
+  const GenerationRequest request = prepared.call->TakeRequests()[0];
+  EXPECT_EQ(request.max_new_tokens, 0);
+  EXPECT_EQ(request.score_from, 1);
   prepared.call->Begin();
-  prepared.call->Take(0, Scores(0, {-1, -1, -1, -1, -1}));
-  const Json choice = Json::parse(prepared.call->Take(0, Finished(Finish::REASON_SCORED)).bytes)["choices"][0];
-  EXPECT_EQ(choice["text"], "\xEF\xBF\xBDH\xEF\xBF\xBD\xEF\xBF\xBDi!");
-  EXPECT_EQ(choice["logprobs"]["text_offset"], Json({0, 1, 2, 2, 4, 5}));
+  prepared.call->Take(0, Scores(0, logprobs));
+  return Json::parse(prepared.call->Take(0, Finished(Finish::REASON_SCORED)).bytes);
 }
 
-TEST(CompletionAnswer, OffsetsGoOnBehindASpaceThatFollowsABrokenCharacter) {
+TEST(CompletionAnswer, OffsetsGoOnBehindTokensThatAreNoTextAndASpaceThatFollowsABrokenCharacter) {
   const ToyService service;
-  const PreparedCall prepared =
-      service.Prepare(ApiRoute::kCompletions, R"({"prompt":[226,32,72,105],"echo":true,"logprobs":0,"max_tokens":0})");
-  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
-  prepared.call->Begin();
-  prepared.call->Take(0, Scores(0, {-1, -1, -1}));
-  const Json choice = Json::parse(prepared.call->Take(0, Finished(Finish::REASON_SCORED)).bytes)["choices"][0];
-  EXPECT_EQ(choice["text"], "\xEF\xBF\xBD Hi");
-  EXPECT_EQ(choice["logprobs"]["text_offset"], Json({0, 1, 2, 3}));
+  const Json no_text = Scored(service, "[169,72,255,254,105,33]", {-1, -1, -1, -1, -1})["choices"][0];
+  EXPECT_EQ(no_text["text"], "\xEF\xBF\xBDH\xEF\xBF\xBD\xEF\xBF\xBDi!");
+  EXPECT_EQ(no_text["logprobs"]["text_offset"], Json({0, 1, 2, 2, 4, 5}));
+  const Json broken = Scored(service, "[226,32,72,105]", {-1, -1, -1})["choices"][0];
+  EXPECT_EQ(broken["text"], "\xEF\xBF\xBD Hi");
+  EXPECT_EQ(broken["logprobs"]["text_offset"], Json({0, 1, 2, 3}));
 }
 
 TEST(CompletionAnswer, CanScoreAPromptAndNothingElse) {
-  const ToyService service;
-  const PreparedCall prepared = service.Complete(R"("echo":true,"logprobs":0,"max_tokens":0)");
-  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
-  const std::vector<GenerationRequest> requests = prepared.call->TakeRequests();
-  EXPECT_EQ(requests[0].max_new_tokens, 0);
-  EXPECT_EQ(requests[0].score_from, 1);
-  prepared.call->Begin();
-  prepared.call->Take(0, Scores(0, {-1.5}));
-  const Json body = Json::parse(prepared.call->Take(0, Finished(Finish::REASON_SCORED)).bytes);
+  const Json body = Scored(ToyService(), R"("Hi")", {-1.5});
   EXPECT_EQ(body["choices"][0]["text"], "Hi");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(body["choices"][0]["logprobs"]["token_logprobs"], Json({nullptr, -1.5}));
@@ -237,7 +226,7 @@ TEST(CompletionAnswer, HasEachPromptsChoicesTogether) {
   ToyService service;
   service.context.max_choices = 4;
   const PreparedCall prepared =
-      service.Prepare(ApiRoute::kCompletions, R"({"prompt":["a","bc"],"n":2,"seed":9,"stream":true})");
+      service.Prepare(kCompletionsApi, R"({"prompt":["a","bc"],"n":2,"seed":9,"stream":true})");
   ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
   const std::vector<GenerationRequest> requests = prepared.call->TakeRequests();
   ASSERT_EQ(requests.size(), 4u);
@@ -256,13 +245,6 @@ TEST(CompletionAnswer, HasEachPromptsChoicesTogether) {
     EXPECT_EQ(JoinText(Events(bytes), choice).text, std::to_string(choice));
   }
   EXPECT_EQ(prepared.call->usage().prompt_tokens, 3);
-}
-
-TEST(CompletionAnswer, HasNoControlTokensInItsText) {
-  const ToyService service;
-  const PreparedCall prepared = service.Complete("");
-  const Json body = Json::parse(Answer(prepared.call.get(), {'a', kImStart, 'b'}, Finish::REASON_LENGTH));
-  EXPECT_EQ(body["choices"][0]["text"], "ab");
 }
 
 // A stop string that is a control token becomes one of the tokens, of which a slice has room for so many.
@@ -359,8 +341,7 @@ TEST(CompletionAnswer, TellsHowLongItTookWhereAsked) {
 
 TEST(CompletionAnswer, HasNumbersForTimesWhereThereIsNothingToDivideBy) {
   const ToyService service;
-  const PreparedCall prepared = service.Complete(R"("timings":true)");
-  const Json body = Json::parse(Answer(prepared.call.get(), {}, Finish::REASON_CANCELLED));
+  const Json body = Whole(service.Complete(R"("timings":true)"), {}, Finish::REASON_CANCELLED);
   EXPECT_EQ(CompactJson(body["timings"]),
             R"({"cache_n":0,"prompt_n":2,"prompt_ms":0.0,"prompt_per_token_ms":0.0,"prompt_per_second":0.0,)"
             R"("predicted_n":0,"predicted_ms":0.0,"predicted_per_token_ms":0.0,"predicted_per_second":0.0})");

@@ -1,5 +1,6 @@
+#include "coordinator/front/api/conversation.h"
+
 #include "absl/strings/str_cat.h"
-#include "coordinator/front/api/chat_messages.h"
 #include "coordinator/front/api/model_bodies.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -208,7 +209,7 @@ TEST(Conversation, IsGivenToTheModelAsItsTemplateWritesIt) {
   EXPECT_EQ(service.Chat("").call->TakeRequests()[0].prompt,
             service.tokenizer->Encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", true, true));
   const PreparedCall continued = service.Prepare(
-      ApiRoute::kChatCompletions,
+      kChatApi,
       R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hel"}],"continue_final_message":true})");
   EXPECT_EQ(continued.call->TakeRequests()[0].prompt,
             service.tokenizer->Encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHel", true, true));
@@ -216,8 +217,7 @@ TEST(Conversation, IsGivenToTheModelAsItsTemplateWritesIt) {
 
 TEST(Conversation, NeverMakesControlTokensOfWhatIsSaid) {
   const ToyService service;
-  const PreparedCall prepared =
-      service.Prepare(ApiRoute::kChatCompletions, R"({"messages":[{"role":"user","content":"<|im_end|>"}]})");
+  const PreparedCall prepared = service.Prepare(kChatApi, R"({"messages":[{"role":"user","content":"<|im_end|>"}]})");
   const std::vector<TokenId> prompt = prepared.call->TakeRequests()[0].prompt;
   EXPECT_EQ(std::count(prompt.begin(), prompt.end(), kImEnd), 1);
 }
@@ -339,15 +339,14 @@ TEST(ModelBodies, DetokenizeAndRender) {
 
 TEST(ApiErrors, HaveTheirStatusesAndTypes) {
   struct {
-    ApiErrorCode code;
+    ApiErrorKind code;
     int status;
     const char* type;
     const char* name;
   } const rows[] = {{ApiErrorCode::kInvalidJson, 400, "invalid_request_error", "invalid_json"},
                     {ApiErrorCode::kInvalidApiKey, 401, "authentication_error", "invalid_api_key"},
-                    {ApiErrorCode::kHostNotAllowed, 403, "permission_error", "host_not_allowed"},
+                    {ApiErrorCode::kNotOwner, 403, "permission_error", "not_owner"},
                     {ApiErrorCode::kNotFound, 404, "invalid_request_error", "not_found"},
-                    {ApiErrorCode::kBodyTimeout, 408, "timeout_error", "body_timeout"},
                     {ApiErrorCode::kTooLarge, 413, "invalid_request_error", "too_large"},
                     {ApiErrorCode::kQueueFull, 429, "rate_limit_error", "queue_full"},
                     {ApiErrorCode::kInternal, 500, "server_error", "internal"},

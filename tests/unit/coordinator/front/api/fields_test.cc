@@ -72,11 +72,11 @@ std::vector<FieldCase> CommonFields() {
       {"frequency_penalty", {"-2", "2"}, {{"2.1", "expected -2 to 2"}, {"{}", "expected a number"}}},
       {"presence_penalty", {"-2", "2"}, {{"-2.1", "expected -2 to 2"}, {"false", "expected a number"}}},
       {"repetition_penalty", {"1", "100"}, {{"0", "expected more than 0 and up to 100"}, {"101", "range"}}},
-      {"repeat_penalty", {"0.5"}, {{"-1", "range"}}},
+      {"repeat_penalty", {"0.5"}, {{"-1", "range"}, {"0", "0 is out of range"}}},
       {"repeat_last_n", {"-1", "0"}, {{"-2", "range"}, {R"("all")", "expected an integer, found string"}}},
       {"seed",
        {"-1", "0", "18446744073709551615", "-9223372036854775808"},
-       {{"1.5", "expected an integer"}, {R"("5")", "expected an integer"}}},
+       {{"1.5", "expected an integer from 0"}, {R"("5")", "expected an integer"}}},
       {"stop",
        {R"("x")", "[]", R"(["a","b"])"},
        {{R"("")", "a string of 0 bytes, expected 1 to 256"},
@@ -95,6 +95,7 @@ std::vector<FieldCase> CommonFields() {
        {"{}", R"({"0":100,"263":-100})"},
        {{R"({"264":1})", "'264' is no token id, expected 0 to 263"},
         {R"({"+1":1})", "'+1' is no token id"},
+        {R"({"x":1})", "'x' is no token id"},
         {R"({"01":1})", "'01' is no token id"},
         {R"({"":1})", "is no token id"},
         {R"({"1":101})", "expected -100 to 100"},
@@ -127,7 +128,7 @@ std::vector<FieldCase> CommonFields() {
       {"cache_salt", {R"("a")"}, {{"1", "expected a string"}}},
       {"max_tokens",
        {"1", "2147483647"},
-       {{"0", "range"}, {"-1", "range"}, {"18446744073709551615", "is out of range"}}},
+       {{"0", "0 is out of range"}, {"-1", "range"}, {"18446744073709551615", "is out of range"}}},
   };
 }
 
@@ -205,8 +206,7 @@ TEST(Fields, AnEchoedPromptHasARangeOfLogprobsOfItsOwn) {
   std::string prompt;
   for (int i = 0; i < 1 << 16; ++i) prompt += i == 0 ? "72" : ",72";
   const auto asked = [&](const std::string& fields) {
-    return service.Prepare(ApiRoute::kCompletions,
-                           R"({"echo":true,"max_tokens":0,"prompt":[)" + prompt + "]," + fields);
+    return service.Prepare(kCompletionsApi, R"({"echo":true,"max_tokens":0,"prompt":[)" + prompt + "]," + fields);
   };
   EXPECT_FALSE(asked(R"("logprobs":12})").error.has_value());
   EXPECT_FALSE(asked(R"("logprobs":0,"n":4})").error.has_value());
@@ -296,9 +296,8 @@ TEST(Fields, ThatAreNoCountsTakeIntegersOfEveryFormToo) {
   const float temperature = RequestOf(service.Complete(R"("temperature":-0.0)")).sampling.temperature;
   EXPECT_TRUE(temperature == 0 && !std::signbit(temperature));
   EXPECT_THAT(RequestOf(service.Complete(R"("stop_token_ids":[17.0])")).stop_tokens, ElementsAre(kImEnd, 17));
-  EXPECT_THAT(RequestOf(service.Prepare(ApiRoute::kCompletions, R"({"prompt":[72.0,1.05e2]})")).prompt,
-              ElementsAre(72, 105));
-  EXPECT_EQ(service.Prepare(ApiRoute::kCompletions, R"({"prompt":[-0]})").error->param, "prompt");
+  EXPECT_THAT(RequestOf(service.Prepare(kCompletionsApi, R"({"prompt":[72.0,1.05e2]})")).prompt, ElementsAre(72, 105));
+  EXPECT_EQ(service.Prepare(kCompletionsApi, R"({"prompt":[-0]})").error->param, "prompt");
 }
 
 TEST(Fields, HaveTheServersDefaults) {
@@ -352,19 +351,17 @@ TEST(Fields, SayThatAPromptIsFarTooLongWithoutCountingAllOfIt) {
   ToyService service;
   const std::string text(size_t{1} << 20, 'a');
   for (const PreparedCall& prepared :
-       {service.Prepare(ApiRoute::kChatCompletions,
-                        absl::StrCat(R"({"messages":[{"role":"user","content":")", text, R"("}]})")),
-        service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":["Hi",")", text, R"("]})"))}) {
+       {service.Prepare(kChatApi, absl::StrCat(R"({"messages":[{"role":"user","content":")", text, R"("}]})")),
+        service.Prepare(kCompletionsApi, absl::StrCat(R"({"prompt":["Hi",")", text, R"("]})"))}) {
     ASSERT_TRUE(prepared.error.has_value());
     EXPECT_EQ(prepared.error->code, "context_length_exceeded");
     EXPECT_EQ(prepared.error->message, "prompt is too long: 199 tokens > 99 maximum, and more that were not counted");
   }
   const std::string twice(198, 'a');
-  EXPECT_EQ(service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":")", twice, R"("})")).error->message,
+  EXPECT_EQ(service.Prepare(kCompletionsApi, absl::StrCat(R"({"prompt":")", twice, R"("})")).error->message,
             "prompt is too long: 198 tokens > 99 maximum");
   service.context.context_tokens = 0;
-  EXPECT_FALSE(
-      service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":")", twice, R"("})")).error.has_value());
+  EXPECT_FALSE(service.Prepare(kCompletionsApi, absl::StrCat(R"({"prompt":")", twice, R"("})")).error.has_value());
 }
 
 TEST(Fields, PutNobodyBeforeTheClassOfItsKey) {
@@ -400,8 +397,8 @@ TEST(Fields, ThatCannotBeHonouredAreCalledSo) {
     EXPECT_EQ(service.Complete(fields).error->code, "unsupported_parameter") << fields;
   }
   EXPECT_EQ(service.Complete(R"("top_p":7)").error->code, "invalid_value");
-  EXPECT_EQ(service.Prepare(ApiRoute::kCompletions, "{}").error->code, "missing_parameter");
-  EXPECT_EQ(service.Prepare(ApiRoute::kChatCompletions, "{}").error->param, "messages");
+  EXPECT_EQ(service.Prepare(kCompletionsApi, "{}").error->code, "missing_parameter");
+  EXPECT_EQ(service.Prepare(kChatApi, "{}").error->param, "messages");
 }
 
 TEST(Fields, ThatNobodyKnowsAreIgnoredAndNamed) {
@@ -456,13 +453,13 @@ TEST(Fields, TakePromptsOfEveryKind) {
     size_t requests;
   } const rights[] = {{R"("Hi")", 1}, {"[72,105]", 1}, {R"(["a","b"])", 2}, {"[[1],[2,3],[4]]", 3}, {R"(["a"])", 1}};
   for (const auto& [prompt, requests] : rights) {
-    const PreparedCall prepared = service.Prepare(ApiRoute::kCompletions, absl::StrCat("{\"prompt\":", prompt, "}"));
+    const PreparedCall prepared = service.Prepare(kCompletionsApi, absl::StrCat("{\"prompt\":", prompt, "}"));
     ASSERT_FALSE(prepared.error.has_value()) << prompt << ": " << prepared.error->message;
     EXPECT_EQ(prepared.call->choices(), requests) << prompt;
   }
   for (const char* prompt : {R"("")", "[]", "[[]]", R"(["a",1])", R"([1,"a"])", R"(["a",[1]])", "[264]", "[-1]", "5",
                              "{}", "true", "[[1.5]]", R"(["a",""])", "[null]"}) {
-    const PreparedCall prepared = service.Prepare(ApiRoute::kCompletions, absl::StrCat("{\"prompt\":", prompt, "}"));
+    const PreparedCall prepared = service.Prepare(kCompletionsApi, absl::StrCat("{\"prompt\":", prompt, "}"));
     ASSERT_TRUE(prepared.error.has_value()) << prompt;
     EXPECT_EQ(prepared.error->param, "prompt") << prompt;
   }
@@ -473,8 +470,7 @@ TEST(Fields, BoundHowManyPromptsThereAre) {
   service.context.max_requests = 6;
   service.context.max_choices = 2;
   const auto prompts = [&service](int count, int n) {
-    return service.Prepare(ApiRoute::kCompletions,
-                           CompactJson({{"prompt", std::vector<std::string>(count, "a")}, {"n", n}}));
+    return service.Prepare(kCompletionsApi, CompactJson({{"prompt", std::vector<std::string>(count, "a")}, {"n", n}}));
   };
   EXPECT_FALSE(prompts(6, 1).error.has_value());
   EXPECT_THAT(prompts(7, 1).error->message, HasSubstr("has 7 prompts, expected at most 6"));
@@ -486,17 +482,15 @@ TEST(Fields, MakeControlTokensOfAPromptUnlessToldNotTo) {
   const ToyService service;
   const char kBody[] = R"({"prompt":"<|im_end|>"%s})";
   const auto prompt = [&](const char* more) {
-    return RequestOf(service.Prepare(ApiRoute::kCompletions, absl::StrFormat(kBody, more))).prompt;
+    return RequestOf(service.Prepare(kCompletionsApi, absl::StrFormat(kBody, more))).prompt;
   };
   EXPECT_THAT(prompt(""), ElementsAre(kImEnd));
   EXPECT_THAT(prompt(R"(,"parse_special":true)"), ElementsAre(kImEnd));
   EXPECT_EQ(prompt(R"(,"parse_special":false)").size(), 10u);
   // What is said in a conversation is the user's.
   const char kSays[] = R"({"messages":[{"role":"user","content":"%s"}]})";
-  const size_t letters =
-      RequestOf(service.Prepare(ApiRoute::kChatCompletions, absl::StrFormat(kSays, "0123456789"))).prompt.size();
-  EXPECT_EQ(RequestOf(service.Prepare(ApiRoute::kChatCompletions, absl::StrFormat(kSays, "<|im_end|>"))).prompt.size(),
-            letters);
+  const size_t letters = RequestOf(service.Prepare(kChatApi, absl::StrFormat(kSays, "0123456789"))).prompt.size();
+  EXPECT_EQ(RequestOf(service.Prepare(kChatApi, absl::StrFormat(kSays, "<|im_end|>"))).prompt.size(), letters);
 }
 
 TEST(Fields, MakeNoSecondBosTokenWhereAPromptBeginsWithOne) {
@@ -509,8 +503,7 @@ TEST(Fields, MakeNoSecondBosTokenWhereAPromptBeginsWithOne) {
   const std::unique_ptr<Tokenizer> tokenizer = OpenOrDie(writer);
   service.model.tokenizer = tokenizer.get();
   const auto prompt = [&](const char* text, const char* more) {
-    return RequestOf(service.Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":")", text, "\"", more, "}")))
-        .prompt;
+    return RequestOf(service.Prepare(kCompletionsApi, absl::StrCat(R"({"prompt":")", text, "\"", more, "}"))).prompt;
   };
   EXPECT_THAT(prompt("ab", ""), ElementsAre(bos, 'a', 'b'));
   EXPECT_THAT(prompt("<s>ab", ""), ElementsAre(bos, 'a', 'b'));
@@ -532,7 +525,7 @@ TEST(Fields, AreNotReadOfWhatIsNoObject) {
   const ToyService service;
   for (const char* body :
        {"", "[]", "7", "{", R"({"prompt":"a","prompt":"b"})", R"({"prompt":"a"} x)", "{\"prompt\":\"\xff\"}"}) {
-    const PreparedCall prepared = service.Prepare(ApiRoute::kCompletions, body);
+    const PreparedCall prepared = service.Prepare(kCompletionsApi, body);
     ASSERT_TRUE(prepared.error.has_value()) << body;
     EXPECT_EQ(prepared.error->code, "invalid_json") << body;
   }
@@ -547,21 +540,21 @@ TEST(Fields, TellHowLongTheAnswerMayTake) {
 // Bodies that were right, with bytes changed, cut, doubled: whatever comes of it, it is an answer or an error.
 TEST(Fields, SurviveWhateverABodyIs) {
   ToyService service = WithFourChoices();
-  const std::vector<std::pair<ApiRoute, std::string>> bodies = {
-      {ApiRoute::kChatCompletions,
+  const std::vector<std::pair<const ApiDialect*, std::string>> bodies = {
+      {&kChatApi,
        R"({"model":"m","messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text","text":"b"}]},)"
        R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},)"
        R"({"role":"tool","tool_call_id":"1","content":"c"}],"tools":[],"tool_choice":"auto","stop":["x"],"n":2,)"
        R"("logprobs":true,"top_logprobs":2,"reasoning_effort":"low","chat_template_kwargs":{"a":1},"stream":true,)"
        R"("stream_options":{"include_usage":true},"logit_bias":{"1":2},"seed":7,"max_tokens":9})"},
-      {ApiRoute::kCompletions,
+      {&kCompletionsApi,
        R"({"model":"m","prompt":["ab","c"],"echo":true,"logprobs":2,"n":2,"best_of":2,"temperature":0.5,"top_k":-1,)"
        R"("stop":"z","stop_token_ids":[1,2],"ignore_eos":true,"response_format":{"type":"text"},"timeout_s":3})"}};
   const std::string alphabet = "{}[]\",:0123456789-+.eEntrufalsx\\ \xC3\xA9\x80";
   std::mt19937 random(7);
   int right = 0;
   for (int round = 0; round < 6000; ++round) {
-    const auto& [route, whole] = bodies[random() % bodies.size()];
+    const auto& [api, whole] = bodies[random() % bodies.size()];
     std::string body = whole;
     for (uint32_t change = random() % 4; change != UINT32_MAX; --change) {
       const size_t at = random() % body.size(), length = 1 + random() % 12;
@@ -573,7 +566,7 @@ TEST(Fields, SurviveWhateverABodyIs) {
       }
       if (body.empty()) body = "{";
     }
-    const PreparedCall prepared = service.Prepare(route, body);
+    const PreparedCall prepared = service.Prepare(*api, body);
     ASSERT_NE(prepared.call == nullptr, !prepared.error.has_value()) << body;
     if (prepared.call == nullptr) {
       ASSERT_TRUE(Json::accept(ErrorBody(*prepared.error)));

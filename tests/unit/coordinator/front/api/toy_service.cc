@@ -42,12 +42,12 @@ ToyService::ToyService() {
 }
 
 PreparedCall ToyService::Complete(const std::string& fields) const {
-  return Prepare(ApiRoute::kCompletions, absl::StrCat(R"({"prompt":"Hi")", fields.empty() ? "" : ",", fields, "}"));
+  return Prepare(kCompletionsApi, absl::StrCat(R"({"prompt":"Hi")", fields.empty() ? "" : ",", fields, "}"));
 }
 
 PreparedCall ToyService::Chat(const std::string& fields) const {
-  return Prepare(ApiRoute::kChatCompletions, absl::StrCat(R"({"messages":[{"role":"user","content":"Hi"}])",
-                                                          fields.empty() ? "" : ",", fields, "}"));
+  return Prepare(kChatApi, absl::StrCat(R"({"messages":[{"role":"user","content":"Hi"}])", fields.empty() ? "" : ",",
+                                        fields, "}"));
 }
 
 std::vector<TokenId> Bytes(const std::string& text) {
@@ -88,6 +88,11 @@ std::string Answer(ApiCall* call, const std::vector<TokenId>& tokens, pb::Reques
   if (at_once) return bytes + call->Take(0, Then(Tokens(tokens), Finished(reason))).bytes;
   for (const TokenId token : tokens) bytes += call->Take(0, Tokens({token})).bytes;
   return bytes + call->Take(0, Finished(reason)).bytes;
+}
+
+Json Whole(const PreparedCall& prepared, const std::vector<TokenId>& tokens, pb::RequestFinished::Reason reason) {
+  CHECK(!prepared.error.has_value());
+  return Json::parse(Answer(prepared.call.get(), tokens, reason));
 }
 
 std::vector<Json> Events(const std::string& bytes) {

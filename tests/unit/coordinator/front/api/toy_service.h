@@ -9,7 +9,7 @@
 
 #include "common/json/json.h"
 #include "common/json/json_value.h"
-#include "coordinator/front/api/api_call.h"
+#include "coordinator/front/api/api_dialect.h"
 #include "coordinator/front/api/served_model.h"
 #include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/tokenizer.h"
@@ -25,8 +25,8 @@ struct ToyService {
   // "prompt" or "messages" with further fields: R"("n":2)".
   PreparedCall Complete(const std::string& fields) const;
   PreparedCall Chat(const std::string& fields) const;
-  PreparedCall Prepare(ApiRoute route, const std::string& body) const {
-    return PrepareCall(route, body, model, context);
+  PreparedCall Prepare(const ApiDialect& api, const std::string& body) const {
+    return PrepareCall(api, body, model, context);
   }
 
   std::unique_ptr<Tokenizer> tokenizer;
@@ -47,6 +47,9 @@ SessionEvent Then(SessionEvent event, const SessionEvent& end);
 // What a call gives for its first choice's events: one event a token, or all in one.
 std::string Answer(ApiCall* call, const std::vector<TokenId>& tokens, pb::RequestFinished::Reason reason,
                    bool at_once = false);
+
+// The same as a body, of a call that was taken.
+Json Whole(const PreparedCall& prepared, const std::vector<TokenId>& tokens, pb::RequestFinished::Reason reason);
 
 // The data of a stream's events, [DONE] as a string.
 std::vector<Json> Events(const std::string& bytes);

@@ -3,8 +3,6 @@
 
 // A session of two stages in the middle of its work, which has lost one before.
 
-#include <string>
-
 #include "coordinator/front/session_thread.h"
 
 namespace stagecoach {

@@ -181,14 +181,6 @@ TEST(ServiceMetrics, NoMoreTenantsAreCountedApartThanThereMayBeKeys) {
   EXPECT_THAT(text, HasSubstr("{tenant=\"other\",kind=\"generation\"} 136\n"));
 }
 
-TEST(ServiceMetrics, WhatTheSessionDidNotTakeIsForgotten) {
-  ServiceMetrics metrics(Facts());
-  const MeteredRequest request = {.api = "chat", .tenant = "ann", .prompt_tokens = 9};
-  metrics.Submitted(request);
-  metrics.Dropped(request);
-  EXPECT_THAT(metrics.Text({}), HasSubstr("stagecoach_waiting_prompt_tokens 0\n"));
-}
-
 TEST(ServiceMetrics, HaveTheNamesOfVllmWhereTheyAreWanted) {
   ServiceFacts facts = Facts();
   facts.model = "m";

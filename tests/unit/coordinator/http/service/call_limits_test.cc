@@ -32,9 +32,7 @@ int64_t TokensOf(const ScriptedService& service, const std::string& words) {
 
 TEST(CallLimits, ExactlyWhatTheQueueHoldsIsTakenTheRestIsRefusedUnreadAndADrainLosesNothing) {
   constexpr int kPlaces = 5, kCalls = 50;
-  ScriptedServiceOptions options;
-  options.serving.calls.queue.requests = kPlaces;
-  ScriptedService service(options);
+  ScriptedService service({.serving = {.calls = {.queue = {.requests = kPlaces}}}});
   service.engine().Hold(true);
   std::atomic<int> accepted{0}, refused{0};
   std::mutex mu;
@@ -73,17 +71,12 @@ TEST(CallLimits, ExactlyWhatTheQueueHoldsIsTakenTheRestIsRefusedUnreadAndADrainL
 }
 
 TEST(CallLimits, APlaceIsFreeAgainWhenItsCallIsAnswered) {
-  ScriptedServiceOptions options;
-  options.serving.calls.queue.requests = 1;
-  ScriptedService service(options);
+  ScriptedService service({.serving = {.calls = {.queue = {.requests = 1}}}});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(service.Post(kOnCompletions, Prompt("Say it.")).status, 200);
 }
 
 TEST(CallLimits, TheRequestTimeoutIsNoneOfTheQueue) {
-  ScriptedServiceOptions options;
-  options.each_us = 50000;
-  options.serving.calls.request_timeout = absl::Milliseconds(200);
-  ScriptedService service(options);
+  ScriptedService service({.serving = {.calls = {.request_timeout = absl::Milliseconds(200)}}, .each_us = 50000});
   service.engine().Hold(true);
   Beside calls;
   calls.Run([&] {
@@ -103,10 +96,7 @@ TEST(CallLimits, TheRequestTimeoutIsNoneOfTheQueue) {
 }
 
 TEST(CallLimits, WhatADeadlineEndsIsCountedAsThat) {
-  ScriptedServiceOptions options;
-  options.each_us = 300000;
-  options.serving.calls.queue_timeout = absl::Seconds(2);
-  ScriptedService service(options);
+  ScriptedService service({.serving = {.calls = {.queue_timeout = absl::Seconds(2)}}, .each_us = 300000});
   const std::string ended = "stagecoach_requests_finished_total{api=\"completions\",reason=\"deadline\"}";
   EXPECT_EQ(service.Post(kOnCompletions, Prompt("Say it.", R"(,"timeout_s":1)")).status, 200);
   EXPECT_TRUE(ComesTrue([&] { return service.Metric(ended) == 1; }));

@@ -73,9 +73,7 @@ TEST(ForClients, TakesNoCompressedBodiesAndSaysSo) {
 }
 
 TEST(ForClients, ShowsABrowserWhatItIs) {
-  ScriptedServiceOptions options;
-  options.engine.ready = false;
-  ScriptedService service(options);
+  ScriptedService service({.engine = {.ready = false}});
   const auto page = [&service] { return service.Get("/", {{"X-Forwarded-Proto", "https"}}); };
   EXPECT_THAT(page()->body, HasSubstr("<strong>loading</strong>: the model loads"));
   EXPECT_THAT(page()->body, HasSubstr("http-equiv=\"refresh\""));

@@ -1,11 +1,10 @@
-#include "coordinator/http/service/line_log.h"
-
 #include <signal.h>
 #include <sys/resource.h>
 
 #include <string>
 
 #include "common/json/json_value.h"
+#include "coordinator/http/service/open_calls.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 

@@ -13,7 +13,6 @@
 #include "coordinator/http/http_client.h"
 #include "coordinator/http/service/opened_model.h"
 #include "coordinator/http/service/serving.h"
-#include "coordinator/http/sse_reader.h"
 #include "coordinator/text/chat/chat_template.h"
 #include "tests/testing/comes_true.h"
 #include "tests/testing/scripted/scripted_engine.h"

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -37,28 +36,28 @@ std::string Chat(const std::string& more = "") {
 
 std::string CodeOf(const std::string& body) { return Json::parse(body)["error"]["code"]; }
 
+void ExpectError(const HttpReply& reply, int status, const std::string& code) {
+  EXPECT_EQ(reply.status, status) << reply.body;
+  EXPECT_EQ(CodeOf(reply.body), code);
+}
+
+std::vector<Json> ChoicesOf(const Stream& stream) {
+  std::vector<Json> choices;
+  for (const std::string& data : stream.data) {
+    if (data == "[DONE]") continue;
+    for (const Json& choice : Json::parse(data).value("choices", Json::array())) choices.push_back(choice);
+  }
+  return choices;
+}
+
 // The text of all deltas of one choice.
 std::string TextOf(const Stream& stream, int index = 0) {
   std::string text;
-  for (const std::string& data : stream.data) {
-    if (data == "[DONE]") continue;
-    for (const Json& choice : Json::parse(data).value("choices", Json::array())) {
-      if (choice["index"] != index) continue;
-      text += choice.contains("delta") ? choice["delta"].value("content", "") : choice.value("text", "");
-    }
+  for (const Json& choice : ChoicesOf(stream)) {
+    if (choice["index"] != index) continue;
+    text += choice.contains("delta") ? choice["delta"].value("content", "") : choice.value("text", "");
   }
   return text;
-}
-
-std::string FinishReason(const Stream& stream) {
-  std::string reason;
-  for (const std::string& data : stream.data) {
-    if (data == "[DONE]") continue;
-    for (const Json& choice : Json::parse(data).value("choices", Json::array())) {
-      if (choice["finish_reason"].is_string()) reason = choice["finish_reason"];
-    }
-  }
-  return reason;
 }
 
 TEST(Serving, AnswersWholeAndAsAStreamWithTheSameText) {
@@ -92,12 +91,9 @@ TEST(Serving, AnAnswerNamesModelInstructionSetsAndVersionItDependsOn) {
 }
 
 TEST(Serving, ListensWhileTheModelLoadsAndGeneratesWhenItIsReady) {
-  ScriptedServiceOptions options;
-  options.engine.ready = false;
-  ScriptedService service(options);
+  ScriptedService service({.engine = {.ready = false}});
   const HttpReply refused = service.Post(kCompletions, Completion());
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(CodeOf(refused.body), "loading");
+  ExpectError(refused, 503, "loading");
   EXPECT_FALSE(FindHeader(refused.headers, "retry-after").empty());
   const HttpReply health = *service.Get("/health");
   EXPECT_EQ(health.status, 503);
@@ -119,8 +115,7 @@ TEST(Serving, SaysWhatIsWrongWithARequestThatNoRouteTakes) {
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(FindHeader(wrong.headers, "allow"), "POST");
   const HttpReply form = service.Post(kCompletions, Completion(), {{"Content-Type", "text/plain"}});
-  EXPECT_EQ(form.status, 415);
-  EXPECT_EQ(CodeOf(form.body), "unsupported_media_type");
+  ExpectError(form, 415, "unsupported_media_type");
   EXPECT_THAT(form.body, HasSubstr("found 'text/plain'"));
   EXPECT_EQ(service.Post("/v1/embeddings", "{}").status, 501);
   EXPECT_EQ(CodeOf(service.Post(kCompletions, "{").body), "invalid_json");
@@ -169,8 +164,7 @@ TEST(Serving, HasSoManyPlacesForCallsForTokens) {
   std::set<std::string> told;
   for (const char* path : {"/tokenize", "/detokenize", "/apply-template"}) {
     const HttpReply reply = full.Post(path, "{}");
-    EXPECT_EQ(reply.status, 429) << path;
-    EXPECT_EQ(CodeOf(reply.body), "queue_full");
+    ExpectError(reply, 429, "queue_full");
     EXPECT_THAT(reply.body, HasSubstr("0 requests for tokens and texts with 0 bytes are answered, of at most 0 and"));
     told.insert(std::string(FindHeader(reply.headers, "retry-after")));
   }
@@ -192,9 +186,7 @@ TEST(Serving, AStreamsHeadAndFirstEventLeaveWhenItIsAcceptedNotWithTheFirstToken
 }
 
 TEST(Serving, ACallForMorePromptTokensThanMayWaitIsRefusedWhileOthersWait) {
-  ScriptedServiceOptions options;
-  options.serving.calls.queue.tokens = 20;
-  ScriptedService service(options);
+  ScriptedService service({.serving = {.calls = {.queue = {.tokens = 20}}}});
   service.engine().Hold(true);
   Beside calls;
   calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200); });
@@ -226,9 +218,7 @@ TEST(Serving, AsksForAKeyWhereItHasKeysAndNoTenantTakesAllPlaces) {
   options.http.keys = TwoKeys();
   options.serving.calls.queue.requests = 4;
   ScriptedService service(options);
-  const HttpReply nobody = service.Post(kCompletions, Completion());
-  EXPECT_EQ(nobody.status, 401);
-  EXPECT_EQ(CodeOf(nobody.body), "invalid_api_key");
+  ExpectError(service.Post(kCompletions, Completion()), 401, "invalid_api_key");
   EXPECT_EQ(service.Post(kCompletions, Completion(), As("eve")).status, 401);
   EXPECT_EQ(service.Get("/v1/models")->status, 401);
   EXPECT_EQ(service.Get("/health")->status, 200);
@@ -239,9 +229,7 @@ TEST(Serving, AsksForAKeyWhereItHasKeysAndNoTenantTakesAllPlaces) {
     calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion(), As("ada")).status, 200); });
   }
   ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 3; }));
-  const HttpReply more = service.Post(kCompletions, Completion(), As("ada"));
-  EXPECT_EQ(more.status, 429);
-  EXPECT_EQ(CodeOf(more.body), "tenant_limit");
+  ExpectError(service.Post(kCompletions, Completion(), As("ada")), 429, "tenant_limit");
   service.engine().Hold(false);
 }
 
@@ -312,9 +300,7 @@ TEST(Serving, SeveralChoicesAreSeveralRequestsAndOneAnswer) {
 }
 
 TEST(Serving, AStopStringEndsTheAnswerAndTheEnginesRequest) {
-  ScriptedServiceOptions options;
-  options.each_us = 5000;
-  ScriptedService service(options);
+  ScriptedService service({.each_us = 5000});
   const HttpReply reply = service.Post(kCompletions, Completion(R"(,"stop":" three")"));
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(Json::parse(reply.body)["choices"][0]["text"], " one two");
@@ -323,13 +309,10 @@ TEST(Serving, AStopStringEndsTheAnswerAndTheEnginesRequest) {
 }
 
 TEST(Serving, WhoGetsNoTokenInTimeIsToldSo) {
-  ScriptedServiceOptions options;
-  options.serving.calls.queue_timeout = absl::Milliseconds(100);
-  ScriptedService service(options);
+  ScriptedService service({.serving = {.calls = {.queue_timeout = absl::Milliseconds(100)}}});
   service.engine().Hold(true);
   const HttpReply reply = service.Post(kCompletions, Completion());
-  EXPECT_EQ(reply.status, 504);
-  EXPECT_EQ(CodeOf(reply.body), "queue_timeout");
+  ExpectError(reply, 504, "queue_timeout");
   EXPECT_EQ(FindHeader(reply.headers, "x-should-retry"), "false");
   const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
   EXPECT_EQ(stream.status, 200);
@@ -339,9 +322,7 @@ TEST(Serving, WhoGetsNoTokenInTimeIsToldSo) {
 }
 
 TEST(Serving, AnAnswerThatTakesTooLongEndsWithWhatIsThere) {
-  ScriptedServiceOptions options;
-  options.each_us = 50000;
-  ScriptedService service(options);
+  ScriptedService service({.each_us = 50000});
   const HttpReply reply = service.Post(kCompletions, Completion(R"(,"timeout_s":0.2)"));
   ASSERT_EQ(reply.status, 200) << reply.body;
   const Json choice = Json::parse(reply.body)["choices"][0];
@@ -352,28 +333,21 @@ TEST(Serving, AnAnswerThatTakesTooLongEndsWithWhatIsThere) {
 }
 
 TEST(Serving, DrainingAnswersWhatWasAcceptedAndTakesNothingNew) {
-  ScriptedServiceOptions options;
-  options.each_us = 20000;
-  ScriptedService service(options);
+  ScriptedService service({.each_us = 20000});
   Beside calls;
   calls.Run([&] { EXPECT_EQ(TextOf(service.ReadStream(kChat, Chat(R"(,"stream":true)"))), kScriptedText); });
   calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200); });
   ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
   service.serving().Drain();
   EXPECT_TRUE(ComesTrue([&] { return service.Get("/health")->status == 503; }));
-  const HttpReply refused = service.Post(kCompletions, Completion());
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(CodeOf(refused.body), "draining");
+  ExpectError(service.Post(kCompletions, Completion()), 503, "draining");
   calls.Join();
   EXPECT_EQ(service.Ended(), absl::OkStatus());
 }
 
 TEST(Serving, DrainingLosesNothingOfWhatAFullQueueTook) {
   constexpr int kPlaces = 12;
-  ScriptedServiceOptions options;
-  options.engine.max_running = 2;
-  options.serving.calls.queue.requests = kPlaces;
-  ScriptedService service(options);
+  ScriptedService service({.engine = {.max_running = 2}, .serving = {.calls = {.queue = {.requests = kPlaces}}}});
   service.engine().Hold(true);
   std::atomic<int> answered{0}, refused{0};
   Beside calls;
@@ -395,9 +369,7 @@ TEST(Serving, DrainingLosesNothingOfWhatAFullQueueTook) {
 }
 
 TEST(Serving, WhatIsNotAnsweredWithinTheDrainTimeoutIsToldSo) {
-  ScriptedServiceOptions options;
-  options.serving.drain_timeout = absl::Milliseconds(100);
-  ScriptedService service(options);
+  ScriptedService service({.serving = {.drain_timeout = absl::Milliseconds(100)}});
   service.engine().Hold(true);
   Beside calls;
   calls.Run([&] {
@@ -431,9 +403,7 @@ TEST(Serving, TheDrainTimeoutIsKeptToWheneverItEnds) {
 // Many texts to cut into tokens, whose end nobody waits for.
 TEST(Serving, WhatNeedsNoClusterHoldsTheEndOfAServerNotBack) {
   constexpr int kTexts = 20;
-  ScriptedServiceOptions options;
-  options.serving.drain_timeout = absl::Seconds(60);
-  ScriptedService service(options);
+  ScriptedService service({.serving = {.drain_timeout = absl::Seconds(60)}});
   std::string body = R"({"prompt":")";
   const size_t long_enough = size_t{1} << (testing::kSanitized ? 17 : 20);
   while (body.size() < long_enough) body += "some words ";
@@ -461,11 +431,7 @@ TEST(Serving, WhenTheClusterIsLostForGoodEveryAnswerEndsWithThat) {
     const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
     EXPECT_EQ(CodeOf(stream.data.back()), "stages_lost");
   });
-  calls.Run([&] {
-    const HttpReply reply = service.Post(kCompletions, Completion());
-    EXPECT_EQ(reply.status, 503);
-    EXPECT_EQ(CodeOf(reply.body), "stages_lost");
-  });
+  calls.Run([&] { ExpectError(service.Post(kCompletions, Completion()), 503, "stages_lost"); });
   ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
   service.engine().GoAway();
   calls.Join();
@@ -483,7 +449,7 @@ TEST(Serving, ARequestIsCancelledByItsOwnKeyAlone) {
   Beside calls;
   calls.Run([&] {
     const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"), nullptr, headers);
-    EXPECT_EQ(FinishReason(stream), "length");
+    EXPECT_EQ(ChoicesOf(stream).back()["finish_reason"], "length");
     EXPECT_EQ(stream.data.back(), "[DONE]");
   });
   ASSERT_TRUE(ComesTrue([&] { return service.engine().sent() > 1; }));
@@ -505,8 +471,7 @@ TEST(Serving, ARequestThatIsCancelledBeforeItsFirstTokenIsToldSoAndNotToComeAgai
   Beside calls;
   calls.Run([&] {
     const HttpReply reply = service.Post(kCompletions, Completion(), {{"x-request-id", "whole"}});
-    EXPECT_EQ(reply.status, 409) << reply.body;
-    EXPECT_EQ(CodeOf(reply.body), "cancelled");
+    ExpectError(reply, 409, "cancelled");
     EXPECT_EQ(FindHeader(reply.headers, "x-should-retry"), "false");
   });
   calls.Run([&] {

@@ -1,12 +1,15 @@
-#include "coordinator/text/chat/chat_abilities.h"
+#include "coordinator/text/chat/chat_format.h"
 
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/json/json_value.h"
+#include "coordinator/text/chat/chat_template.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
@@ -146,6 +149,202 @@ TEST(PublishedTemplates, CanDoWhatTheirProgramsSay) {
        }) {
     SHARED_FILE_OR_SKIP(path, absl::StrCat("data/templates/", published.name, ".jinja"));
     EXPECT_EQ(AbilitiesOf(testing::ReadFileOrDie(path)), published.abilities) << published.name;
+  }
+}
+
+// A list of messages given without its brackets, shaped, as JSON without its brackets.
+std::string Shaped(const std::string& messages, const ChatAbilities& abilities) {
+  const std::string json = ShapeMessages(Json::parse("[" + messages + "]"), abilities).dump();
+  return json.substr(1, json.size() - 2);
+}
+
+std::string Said(const std::string& role, const std::string& content) {
+  return Json{{"role", role}, {"content", content}}.dump();
+}
+
+TEST(ShapeMessages, LeavesWhatIsTakenAsItIs) {
+  const std::string messages =
+      R"({"role":"system","content":"a"},{"role":"user","content":"b"},)"
+      R"({"role":"assistant","content":null,"reasoning_content":"t","tool_calls":[{"function":{"arguments":"{}"}}]},)"
+      R"({"role":"tool","content":{"any":[1]}},{"role":"developer","content":"c"},{"role":"user","content":)"
+      R"([{"type":"text","text":"x"},{"type":"image"}],"name":"me"})";
+  EXPECT_EQ(Shaped(messages, {}), messages);
+}
+
+TEST(ShapeMessages, JoinsTextPartsByNewlines) {
+  const std::string parts = R"([{"type":"text","text":"x"},{"type":"text","text":"y"}])";
+  const std::string messages = absl::StrCat(R"({"role":"user","content":)", parts, "}");
+  EXPECT_EQ(Shaped(messages, {}), Said("user", "x\ny"));
+  EXPECT_EQ(Shaped(R"({"role":"user","content":[]})", {}), Said("user", ""));
+  EXPECT_EQ(Shaped(absl::StrCat(R"({"role":"tool","content":)", parts, "}"), {}), Said("tool", "x\ny"));
+  EXPECT_EQ(Shaped(messages, {.string_content = false}), messages);
+}
+
+TEST(ShapeMessages, MakesPartsOfATextWhereNothingElseIsTaken) {
+  EXPECT_EQ(Shaped(Said("user", "x"), {.string_content = false}),
+            R"({"role":"user","content":[{"type":"text","text":"x"}]})");
+  EXPECT_EQ(Shaped(Said("user", "x"), {.string_content = false, .typed_content = false}), Said("user", "x"));
+}
+
+TEST(ShapeMessages, TellsADeveloperAsTheSystemWhereThatIsKnown) {
+  const std::string messages = absl::StrCat(Said("developer", "a"), ",", Said("user", "b"));
+  EXPECT_EQ(Shaped(messages, {}), messages);
+  EXPECT_EQ(Shaped(messages, {.developer = false}), absl::StrCat(Said("system", "a"), ",", Said("user", "b")));
+  EXPECT_EQ(Shaped(messages, {.system = false, .developer = false}), Said("user", "a\n\nb"));
+}
+
+TEST(ShapeMessages, PutsARefusedSystemMessageBeforeWhatTheUserSaysNext) {
+  const std::string system = Said("system", "a"), user = Said("user", "b"), assistant = Said("assistant", "c");
+  const ChatAbilities never = {.system = false, .late_system = false}, first = {.late_system = false};
+  EXPECT_EQ(Shaped(system + "," + user, never), Said("user", "a\n\nb"));
+  EXPECT_EQ(Shaped(system + "," + assistant + "," + user, never), assistant + "," + Said("user", "a\n\nb"));
+  EXPECT_EQ(Shaped(user + "," + assistant + "," + system + "," + system + "," + user, first),
+            user + "," + assistant + "," + Said("user", "a\n\na\n\nb"));
+  EXPECT_EQ(Shaped(system + "," + user, first), system + "," + user);
+  EXPECT_EQ(Shaped(system + "," + Said("user", ""), never), Said("user", "a"));
+  EXPECT_EQ(Shaped(Said("system", "") + "," + user, never), user);
+}
+
+TEST(ShapeMessages, KeepsTheFormOfWhatASystemMessageIsPutBefore) {
+  const ChatAbilities never = {.system = false, .late_system = false};
+  EXPECT_EQ(Shaped(Said("system", "a") + R"(,{"role":"user","content":[{"type":"image"}]})", never),
+            R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"image"}]})");
+  EXPECT_EQ(Shaped(Said("system", "a") + R"(,{"role":"user","content":[{"type":"text","text":"b"},{"type":"image"}]})",
+                   never),
+            R"({"role":"user","content":[{"type":"text","text":"a\n\nb"},{"type":"image"}]})");
+}
+
+TEST(ShapeMessages, PutsASystemMessageAtTheEndAfterWhatTheUserSaidLast) {
+  const std::string system = Said("system", "a"), user = Said("user", "b"), assistant = Said("assistant", "c");
+  const ChatAbilities first = {.late_system = false};
+  EXPECT_EQ(Shaped(user + "," + system, first), Said("user", "b\n\na"));
+  EXPECT_EQ(Shaped(user + "," + system + "," + assistant, first), Said("user", "b\n\na") + "," + assistant);
+  EXPECT_EQ(Shaped(user + "," + assistant + "," + system, first), user + "," + assistant + "," + Said("user", "a"));
+  EXPECT_EQ(Shaped(system, {.system = false}), Said("user", "a"));
+}
+
+TEST(ShapeMessages, MakesOneSystemMessageOfSeveralAtTheBeginning) {
+  const std::string both = Said("system", "a") + "," + Said("developer", "b") + "," + Said("user", "c");
+  EXPECT_EQ(Shaped(both, {.late_system = false}), Said("system", "a\n\nb") + "," + Said("user", "c"));
+  EXPECT_EQ(Shaped(both, {.developer = false}),
+            Said("system", "a") + "," + Said("system", "b") + "," + Said("user", "c"));
+}
+
+std::string Call(const std::string& arguments) {
+  return absl::StrCat(R"({"role":"assistant","content":"","tool_calls":[{"id":"1","function":{"name":"f","arguments":)",
+                      arguments, "}}]}");
+}
+
+TEST(ShapeMessages, GivesArgumentsInTheFormThatIsTaken) {
+  const std::string object = Call(R"({"b":1,"a":[null,"é"]})"), text = Call(R"("{\"b\":1,\"a\":[null,\"é\"]}")");
+  EXPECT_EQ(Shaped(text, {.arguments = ArgumentsForm::kObject}), object);
+  EXPECT_EQ(Shaped(object, {.arguments = ArgumentsForm::kText}), text);
+  EXPECT_EQ(Shaped(object, {.arguments = ArgumentsForm::kObject}), object);
+  EXPECT_EQ(Shaped(text, {.arguments = ArgumentsForm::kText}), text);
+  EXPECT_EQ(Shaped(Call(R"(" ")"), {.arguments = ArgumentsForm::kObject}), Call("{}"));
+}
+
+TEST(ShapeMessages, LeavesArgumentsThatAreNoObjectOrTooDeepAsTheyAre) {
+  for (const std::string& arguments :
+       {std::string(R"("{\"a\":")"), std::string(R"("[1]")"), std::string(R"("}{")"), std::string(R"("\"")"),
+        std::string("7"), std::string("null"), "\"" + std::string(1'000'000, '[') + "\""}) {
+    EXPECT_EQ(Shaped(Call(arguments), {.arguments = ArgumentsForm::kObject}), Call(arguments));
+  }
+  std::string many = "{";
+  for (int i = 0; i < 2000; ++i) absl::StrAppend(&many, i == 0 ? "" : ",", "\\\"", i, "\\\":0");
+  many = "\"" + many + "}\"";
+  EXPECT_EQ(Shaped(Call(many), {.arguments = ArgumentsForm::kObject}), Call(many));
+  const std::string colons = std::string(2000, ':') + std::string(100, '[');  // within a text they cost nothing
+  EXPECT_EQ(Shaped(Call(absl::StrCat(R"("{\"a\":\"\\\")", colons, R"(\"}")")), {.arguments = ArgumentsForm::kObject}),
+            Call(absl::StrCat(R"({"a":"\")", colons, R"("})")));
+}
+
+TEST(ShapeMessages, LeavesAwayCallsThatAreNone) {
+  for (const char* none : {"null", "[]"}) {
+    EXPECT_EQ(Shaped(absl::StrCat(R"({"role":"assistant","content":"a","tool_calls":)", none, "}"), {}),
+              Said("assistant", "a"));
+  }
+  for (const char* odd :
+       {"3", "[3]", R"([{"function":4}])", R"([{"function":{"name":"f"}}])"}) {  // the template's affair
+    const std::string message = absl::StrCat(R"({"role":"assistant","content":"a","tool_calls":)", odd, "}");
+    EXPECT_EQ(Shaped(message, {.arguments = ArgumentsForm::kObject}), message);
+  }
+}
+
+TEST(ShapeMessages, SaysNothingForNullButBesideCallsWhereThatIsTaken) {
+  const std::string calls = R"("tool_calls":[{}])", null = R"({"role":"assistant","content":null)";
+  EXPECT_EQ(Shaped(null + "," + calls + "}", {}), null + "," + calls + "}");
+  EXPECT_EQ(Shaped(null + "," + calls + "}", {.null_content = false}),
+            R"({"role":"assistant","content":"",)" + calls + "}");
+  EXPECT_EQ(Shaped(null + "}", {}), Said("assistant", ""));
+  EXPECT_EQ(Shaped(R"({"role":"assistant"})", {}), Said("assistant", ""));
+}
+
+TEST(ShapeMessages, BringsReasoningToWhereItIsRead) {
+  const std::string before = R"({"role":"assistant","content":"a",)", after = R"(:"t"})";
+  for (const char* given : {"\"reasoning_content\"", "\"reasoning\"", "\"thinking\""}) {
+    const std::string message = before + given + after;
+    EXPECT_EQ(Shaped(message, {}), message) << "it is read nowhere";
+    EXPECT_EQ(Shaped(message, {.reasoning = ReasoningForm::kThinking}), before + "\"thinking\"" + after);
+    EXPECT_EQ(Shaped(message, {.reasoning = ReasoningForm::kReasoning}), before + "\"reasoning\"" + after);
+    EXPECT_EQ(Shaped(message, {.reasoning = ReasoningForm::kReasoningContent}),
+              before + "\"reasoning_content\"" + after);
+    EXPECT_EQ(Shaped(message, {.reasoning = ReasoningForm::kParts}),
+              R"({"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"a"}]})");
+  }
+  EXPECT_EQ(Shaped(R"({"role":"assistant","content":null,"reasoning":"t"})", {.reasoning = ReasoningForm::kParts}),
+            R"({"role":"assistant","content":[{"type":"thinking","thinking":"t"}]})");
+  EXPECT_EQ(Shaped(before + R"("reasoning_content":null})", {.reasoning = ReasoningForm::kThinking}),
+            Said("assistant", "a"));
+  const std::string of_user = R"({"role":"user","content":"a","thinking":"t"})";
+  EXPECT_EQ(Shaped(of_user, {.reasoning = ReasoningForm::kReasoning}), of_user);
+}
+
+TEST(ShapeMessages, SaysAllThreeInTwoWhereOnlyTwoAreTaken) {
+  const ChatAbilities two = {.reasoning = ReasoningForm::kThinking, .reasoning_with_content_and_calls = false};
+  EXPECT_EQ(Shaped(R"({"role":"assistant","content":"a","tool_calls":[{}],"reasoning_content":"t"})", two),
+            R"({"role":"assistant","content":"","tool_calls":[{}],"thinking":"t\n\na"})");
+  EXPECT_EQ(Shaped(R"({"role":"assistant","content":"a","reasoning_content":"t"})", two),
+            R"({"role":"assistant","content":"a","thinking":"t"})");
+}
+
+TEST(ShapeMessages, KeepsMessagesThatSayNothingWhereThereAreNoOthers) {
+  EXPECT_EQ(Shaped(Said("system", ""), {.system = false}), Said("system", ""));
+}
+
+TEST(ShapeMessages, GivesMessagesThatPassTheSameCheckAndAreLeftAsTheyAreTheSecondTime) {
+  std::mt19937 random(7);
+  const auto one_of = [&random](const std::vector<std::string>& texts) { return texts[random() % texts.size()]; };
+  const auto some = [&random] { return random() % 2 == 0; };
+  for (int round = 0; round < 5000; ++round) {
+    std::string json;
+    for (size_t i = 0, count = 1 + random() % 6; i < count; ++i) {
+      absl::StrAppend(&json, i == 0 ? "" : ",", R"({"role":")",
+                      one_of({"system", "developer", "user", "assistant", "tool", "critic"}), R"(","content":)",
+                      one_of({R"("a")", R"("")", "null", "[]", R"([{"type":"text","text":"b"}])",
+                              R"([{"type":"image"},{"type":"text","text":"c"}])"}));
+      if (some())
+        absl::StrAppend(&json, R"(,"tool_calls":)",
+                        one_of({"null", "[]", "[{}]", "3", R"([{"function":{"arguments":"{}"}}])"}));
+      if (some())
+        absl::StrAppend(&json, ",\"", one_of({"thinking", "reasoning", "reasoning_content"}),
+                        "\":", one_of({"null", "3", R"("t")", R"("")"}));
+      json += "}";
+    }
+    const Json messages = Json::parse("[" + json + "]");
+    ASSERT_TRUE(CheckMessages(messages).ok()) << json;
+    const ChatAbilities abilities = {.string_content = some(),
+                                     .typed_content = true,
+                                     .null_content = some(),
+                                     .system = some(),
+                                     .late_system = some(),
+                                     .developer = some(),
+                                     .arguments = some() ? ArgumentsForm::kObject : ArgumentsForm::kText,
+                                     .reasoning = static_cast<ReasoningForm>(random() % 4),
+                                     .reasoning_with_content_and_calls = true};
+    const Json shaped = ShapeMessages(messages, abilities);
+    ASSERT_TRUE(CheckMessages(shaped).ok()) << json << " became " << shaped.dump();
+    ASSERT_EQ(ShapeMessages(shaped, abilities), shaped) << json;
   }
 }
 

@@ -21,25 +21,22 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 // A model file with these templates (empty: none), <|im_end|> 260 and a user-defined <|mine|> 261.
-struct TalkingModel {
-  explicit TalkingModel(const std::string& plain, const std::string& with_tools = "") {
+struct TalkingModel : testing::ToyModel {
+  explicit TalkingModel(const std::string& plain, const std::string& with_tools = "")
+      : ToyModel(File(plain, with_tools)) {}
+
+  static GgufWriter File(const std::string& plain, const std::string& with_tools) {
     testing::ToyVocabulary toy = testing::ToyBytePairs();
     toy.Add("<|im_end|>", 3);
     toy.Add("<|mine|>", 4);
     GgufWriter writer = toy.File("gpt2", "qwen2");
     if (!plain.empty()) writer.Set("tokenizer.chat_template", plain);
     if (!with_tools.empty()) writer.Set("tokenizer.chat_template.tool_use", with_tools);
-    EXPECT_TRUE(writer.Write(directory.File("talking.gguf")).ok());
-    file = *GgufFile::Open(directory.File("talking.gguf"));
-    tokenizer = *Tokenizer::Create(file->metadata());
+    return writer;
   }
   ChatFormat Format(const ChatTemplateChoice& choice = {}) const {
-    return ChatFormat(choice, file->metadata(), tokenizer.get());
+    return ChatFormat(choice, metadata(), tokenizer.get());
   }
-
-  testing::TempDir directory;
-  std::unique_ptr<GgufFile> file;
-  std::unique_ptr<Tokenizer> tokenizer;
 };
 
 std::string RenderedBy(const ChatFormat& format, const Conversation& conversation) {
@@ -100,16 +97,15 @@ TEST(ChatFormat, EndsAnswersBeforeABuiltInTemplatesMarkThatTheVocabularyHasNoTok
   const TalkingModel model("{{ messages[0].content }}");  // with <|im_end|>
   EXPECT_THAT(model.Format({.built_in = "chatml"}).answer_ends(), ElementsAre());
   const auto foreign = testing::OpenOrDie(testing::ToyBytePairs().File("gpt2", "qwen2"));
-  const ChatFormat format({.built_in = "chatml"}, model.file->metadata(), foreign.get());
+  const ChatFormat format({.built_in = "chatml"}, model.metadata(), foreign.get());
   EXPECT_THAT(format.answer_ends(), ElementsAre("<|im_end|>"));
-  EXPECT_THAT(ChatFormat({}, model.file->metadata(), foreign.get()).answer_ends(), ElementsAre());
+  EXPECT_THAT(ChatFormat({}, model.metadata(), foreign.get()).answer_ends(), ElementsAre());
   ChatTemplateChoice given = {.built_in = "chatml"};
   given.given = ChatTemplateSource{"mine", "{{ messages[0].content }}"};
-  EXPECT_THAT(ChatFormat(given, model.file->metadata(), foreign.get()).answer_ends(), ElementsAre());
+  EXPECT_THAT(ChatFormat(given, model.metadata(), foreign.get()).answer_ends(), ElementsAre());
 }
 
 // ---- the assistant's last message continued
-// --------------------------------------------------------------------------
 
 constexpr char kChatTurns[] =
     "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<|im_end|>{% endfor %}"

@@ -27,24 +27,9 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-// A vocabulary with <|im_start|> 260, <|im_end|> 261 and <s> 262, and the model file with it.
-struct ToyModel {
-  explicit ToyModel(GgufWriter writer) {
-    EXPECT_TRUE(writer.Write(directory.File("toy.gguf")).ok());
-    auto opened = GgufFile::Open(directory.File("toy.gguf"));
-    EXPECT_TRUE(opened.ok()) << opened.status();
-    file = *std::move(opened);
-    auto made = Tokenizer::Create(file->metadata());
-    EXPECT_TRUE(made.ok()) << made.status();
-    tokenizer = *std::move(made);
-  }
-  const GgufMetadata& metadata() const { return file->metadata(); }
+using testing::ToyModel;
 
-  testing::TempDir directory;
-  std::unique_ptr<GgufFile> file;
-  std::unique_ptr<Tokenizer> tokenizer;
-};
-
+// A vocabulary with <|im_start|> 260, <|im_end|> 261 and <s> 262.
 GgufWriter ChatFile() {
   testing::ToyVocabulary toy = testing::ToyBytePairs();
   for (const char* text : {"<|im_start|>", "<|im_end|>", "<s>"}) toy.Add(text, 3);
@@ -95,7 +80,7 @@ std::string WrittenByTemplate(const MarkedText& text) {
   return shown;
 }
 
-// ---- which template ------------------------------------------------------------------------------------------------
+// ---- which template
 
 std::string Chosen(const ChatTemplateChoice& choice, const GgufMetadata& metadata, bool with_tools) {
   const absl::StatusOr<ChatTemplateSource> source = ChooseChatTemplate(choice, metadata, with_tools);
@@ -143,7 +128,6 @@ TEST(ChatTemplate, SaysWhereATemplateIsWrongAndWhatToDo) {
 }
 
 // ---- what comes in
-// ---------------------------------------------------------------------------------------------------
 
 struct WrongMessages {
   const char* json;
@@ -204,7 +188,6 @@ TEST(CheckTemplateVariables, KeepsThoseThatTheConversationSets) {
 }
 
 // ---- what comes out
-// --------------------------------------------------------------------------------------------------
 
 TEST(ChatTemplate, WritesChatMlByItself) {
   const Json messages = Json::parse(R"([
@@ -302,7 +285,6 @@ TEST(ChatTemplate, TellsRefusalsFromWhatItCannotWrite) {
 }
 
 // ---- published templates
-// ---------------------------------------------------------------------------------------------
 
 // A tokenizer whose BOS and EOS tokens have these texts; an empty one is none.
 std::unique_ptr<Tokenizer> TokenizerWith(const std::string& bos, const std::string& eos) {

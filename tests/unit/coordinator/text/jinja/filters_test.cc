@@ -56,9 +56,8 @@ TEST(JinjaFilters, MakeListsOfSoManyEach) {
                    "2]|batch('a')|list }} {{ x|batch(2)|list }} {{ [1, 2, 3]|batch(0, 'x')|list }} {{ [1, "
                    "2]|batch(true)|list }}"),
             "[[], [1, 2, 3]] [[1, 2]] [[1, 2], [3]] [[1, 2]] [] [[], [1, 2, 3]] [[1], [2]]");
-  EXPECT_EQ(testing::RenderError("{{ [1]|batch }}").message(), "line 1: 'batch' needs the argument 'linecount'");
-  EXPECT_EQ(testing::RenderError("{{ [1]|batch(2.5, 'x')|list }}").message(),
-            "line 1: an integer is needed, not a float");
+  EXPECT_EQ(testing::ErrorText("{{ [1]|batch }}"), "line 1: 'batch' needs the argument 'linecount'");
+  EXPECT_EQ(testing::ErrorText("{{ [1]|batch(2.5, 'x')|list }}"), "line 1: an integer is needed, not a float");
 }
 
 TEST(JinjaFilters, CutTextToALength) {
@@ -74,13 +73,12 @@ TEST(JinjaFilters, CutTextToALength) {
   EXPECT_EQ(Render("{{ ''|truncate(3) }}|{{ x|truncate }}|{{ [1, 2]|truncate }}|{{ ('a' * 260)|truncate|length }}|{{ "
                    "('a' * 261)|truncate|length }}"),
             "||[1, 2]|260|255");
-  EXPECT_EQ(testing::RenderError("{{ 'ab'|truncate(2) }}").message(),
+  EXPECT_EQ(testing::ErrorText("{{ 'ab'|truncate(2) }}"),
             "line 1: 'truncate': expected a length of at least 3, found 2");
-  EXPECT_EQ(testing::RenderError("{{ 'abcdefgh'|truncate(3, leeway=-1) }}").message(),
+  EXPECT_EQ(testing::ErrorText("{{ 'abcdefgh'|truncate(3, leeway=-1) }}"),
             "line 1: 'truncate': expected a leeway of at least 0");
-  EXPECT_EQ(testing::RenderError("{{ range(300)|truncate }}").message(),
-            "line 1: 'truncate' needs a string, not a range");
-  EXPECT_EQ(testing::RenderError("{{ 5|truncate }}").message(), "line 1: a int has no length");
+  EXPECT_EQ(testing::ErrorText("{{ range(300)|truncate }}"), "line 1: 'truncate' needs a string, not a range");
+  EXPECT_EQ(testing::ErrorText("{{ 5|truncate }}"), "line 1: a int has no length");
 }
 
 TEST(JinjaFilters, CountWords) {
@@ -96,8 +94,8 @@ TEST(JinjaFilters, PartText) {
   EXPECT_EQ(Render("{{ 'aaa'.partition('aa') }} {{ 'aaa'.rpartition('aa') }} {{ ''.partition('x') }} {% set a, b, c = "
                    "'é: ü'.partition(': ') %}{{ c ~ b ~ a }}"),
             "('', 'aa', 'a') ('a', 'aa', '') ('', '', '') ü: é");
-  EXPECT_EQ(testing::RenderError("{{ 'ab'.partition('') }}").message(), "line 1: an empty separator");
-  EXPECT_EQ(testing::RenderError("{{ 'ab'.rpartition(1) }}").message(), "line 1: a string is needed, not a int");
+  EXPECT_EQ(testing::ErrorText("{{ 'ab'.partition('') }}"), "line 1: an empty separator");
+  EXPECT_EQ(testing::ErrorText("{{ 'ab'.rpartition(1) }}"), "line 1: a string is needed, not a int");
 }
 
 TEST(JinjaFilters, CutText) {
@@ -143,7 +141,7 @@ TEST(JinjaFilters, SelectAndSort) {
 
 TEST(JinjaFilters, SelectNothingFromWhatIsFalse) {
   EXPECT_EQ(Render("{{ none|map('upper')|list }}{{ 0|select|list }}{{ false|rejectattr('a')|list }}"), "[][][]");
-  EXPECT_EQ(testing::RenderError("{{ 1|select|list }}").message(), "line 1: a int is not iterable");
+  EXPECT_EQ(testing::ErrorText("{{ 1|select|list }}"), "line 1: a int is not iterable");
 }
 
 TEST(JinjaFilters, ReadNumbers) {
@@ -159,7 +157,7 @@ TEST(JinjaFilters, GiveGeneratorsThatAreReadOnce) {
   EXPECT_EQ(Render("{% set g = [1, 2]|select %}{{ g is iterable }}{{ g is sequence }}{{ g|first }}{{ g|list }}{{ "
                    "g|list }}{{ 1 if g }}"),
             "TrueFalse1[2][]1");
-  EXPECT_EQ(testing::RenderError("{{ [1]|map('string')|length }}").message(), "line 1: a generator has no length");
+  EXPECT_EQ(testing::ErrorText("{{ [1]|map('string')|length }}"), "line 1: a generator has no length");
 }
 
 TEST(JinjaTests, TellTypesApart) {

@@ -40,6 +40,10 @@ inline absl::Status RenderError(absl::string_view source, const std::string& var
   return RenderMarked(source, variables, limits).status();
 }
 
+inline std::string ErrorText(absl::string_view source, const std::string& variables = "{}") {
+  return std::string(RenderError(source, variables).message());
+}
+
 // The text with the request's parts in [ ].
 inline std::string Marks(absl::string_view source, const std::string& variables) {
   const absl::StatusOr<MarkedText> text = RenderMarked(source, variables);

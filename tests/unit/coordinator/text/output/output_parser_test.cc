@@ -8,6 +8,8 @@
 namespace stagecoach {
 namespace {
 
+using enum OutputFormat;
+
 std::string Read(OutputFormat format, const std::string& prompt_end, const std::string& raw, bool with_tools = true) {
   const OutputCase output{format, prompt_end, raw, with_tools ? SomeTools() : nullptr};
   EXPECT_EQ(CutThatMatters(output), "") << raw;
@@ -15,85 +17,82 @@ std::string Read(OutputFormat format, const std::string& prompt_end, const std::
 }
 
 TEST(OutputParserTest, ReasoningStandsBeforeContent) {
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "assistant\n", "<think>\nHm.\n</think>\n\nHi."), "R(Hm.) C(Hi.)");
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "assistant\n", " \n<think>Hm.</think>Hi.\n"), "R(Hm.) C(Hi.\n)");
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "assistant\n", "<think>\n\n</think>\n\nHi."), "C(Hi.)");
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "assistant\n", " Hi <think> there </think>"),
-            "C( Hi <think> there </think>)");
-  EXPECT_EQ(Read(OutputFormat::kMistralArgs, "[/INST]", "[THINK]Hm.[/THINK]Hi."), "R(Hm.) C(Hi.)");
-  EXPECT_EQ(Read(OutputFormat::kGemma4, "<|turn>model\n", "<|channel>thought\nHm.\n<channel|>Hi.<channel|>"),
-            "R(Hm.) C(Hi.)");
-  EXPECT_EQ(Read(OutputFormat::kGranite3, "", "<think>Hm.</think> <response>Hi.</response>"), "R(Hm.) C(Hi.)");
+  EXPECT_EQ(Read(kHermesJson, "assistant\n", "<think>\nHm.\n</think>\n\nHi."), "R(Hm.) C(Hi.)");
+  EXPECT_EQ(Read(kHermesJson, "assistant\n", " \n<think>Hm.</think>Hi.\n"), "R(Hm.) C(Hi.\n)");
+  EXPECT_EQ(Read(kHermesJson, "assistant\n", "<think>\n\n</think>\n\nHi."), "C(Hi.)");
+  EXPECT_EQ(Read(kHermesJson, "assistant\n", " Hi <think> there </think>"), "C( Hi <think> there </think>)");
+  EXPECT_EQ(Read(kMistralArgs, "[/INST]", "[THINK]Hm.[/THINK]Hi."), "R(Hm.) C(Hi.)");
+  EXPECT_EQ(Read(kGemma4, "<|turn>model\n", "<|channel>thought\nHm.\n<channel|>Hi.<channel|>"), "R(Hm.) C(Hi.)");
+  EXPECT_EQ(Read(kGranite3, "", "<think>Hm.</think> <response>Hi.</response>"), "R(Hm.) C(Hi.)");
 }
 
 TEST(OutputParserTest, ThePromptsEndDecidesWhereTheAnswerBegins) {
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "assistant\n<think>\n", "Hm.\n</think>\n\nHi."), "R(Hm.) C(Hi.)");
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "assistant\n<think>\n", "<think>Hm.</think>Hi."), "R(Hm.) C(Hi.)");
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "<think>\n\n</think>\n\n", "\n\nHi."), "C(Hi.)");
-  EXPECT_EQ(Read(OutputFormat::kPlain, "assistant\n<think>\n", "Hm.</think>Hi."), "R(Hm.) C(Hi.)");
-  EXPECT_EQ(Read(OutputFormat::kPlain, "assistant\n", "<think>Hm.</think>"), "C(<think>Hm.</think>)");
-  const auto parser = OutputParser::Make(OutputFormat::kHermesJson, {.inside_reasoning = true}, nullptr);
+  EXPECT_EQ(Read(kHermesJson, "assistant\n<think>\n", "Hm.\n</think>\n\nHi."), "R(Hm.) C(Hi.)");
+  EXPECT_EQ(Read(kHermesJson, "assistant\n<think>\n", "<think>Hm.</think>Hi."), "R(Hm.) C(Hi.)");
+  EXPECT_EQ(Read(kHermesJson, "<think>\n\n</think>\n\n", "\n\nHi."), "C(Hi.)");
+  EXPECT_EQ(Read(kPlain, "assistant\n<think>\n", "Hm.</think>Hi."), "R(Hm.) C(Hi.)");
+  EXPECT_EQ(Read(kPlain, "assistant\n", "<think>Hm.</think>"), "C(<think>Hm.</think>)");
+  const auto parser = OutputParser::Make(kHermesJson, {.inside_reasoning = true}, nullptr);
   EXPECT_TRUE(parser->inside_reasoning());
   EXPECT_EQ(Summary(parser->Feed("so far.</think>Hi.")), "R(so far.) C(Hi.)");
   EXPECT_FALSE(parser->inside_reasoning());
 }
 
 TEST(OutputParserTest, ReasoningThatIsNeverClosedIsReasoning) {
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "", "<think>Hm. </th"), "R(Hm. </th)");
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "", "<think>Hm.\n"), "R(Hm.\n)");
+  EXPECT_EQ(Read(kHermesJson, "", "<think>Hm. </th"), "R(Hm. </th)");
+  EXPECT_EQ(Read(kHermesJson, "", "<think>Hm.\n"), "R(Hm.\n)");
 }
 
 TEST(OutputParserTest, ACallComesWithItsNameAndArguments) {
   const std::string json = R"({"name": "look_up", "arguments": {"place": "Ulm"}})";
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "", "Well.\n<tool_call>\n" + json + "\n</tool_call>\n"),
+  EXPECT_EQ(Read(kHermesJson, "", "Well.\n<tool_call>\n" + json + "\n</tool_call>\n"),
             R"(C(Well.) look_up[]{"place": "Ulm"})");
-  EXPECT_EQ(Read(OutputFormat::kNemotronNanoV2, "", "<TOOLCALL>[" + json + ", {\"name\": \"stop\"}]</TOOLCALL>"),
+  EXPECT_EQ(Read(kNemotronNanoV2, "", "<TOOLCALL>[" + json + ", {\"name\": \"stop\"}]</TOOLCALL>"),
             R"(look_up[]{"place": "Ulm"} stop[]{})");
-  EXPECT_EQ(Read(OutputFormat::kMistralSmall32, "", R"([TOOL_CALLS]look_up[CALL_ID]abc[ARGS]{"days": 1.50e10})"),
+  EXPECT_EQ(Read(kMistralSmall32, "", R"([TOOL_CALLS]look_up[CALL_ID]abc[ARGS]{"days": 1.50e10})"),
             R"(look_up[abc]{"days": 1.50e10})");
   EXPECT_EQ(
       Read(
-          OutputFormat::kDeepseekV31, "",
+          kDeepseekV31, "",
           R"(<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>stop<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>Bye.)"),
       "stop[]{} C(Bye.)");
-  EXPECT_EQ(Read(OutputFormat::kLlama3Json, "", R"({"name": "look_up", "parameters": {"place": "Ulm"}} )"),
+  EXPECT_EQ(Read(kLlama3Json, "", R"({"name": "look_up", "parameters": {"place": "Ulm"}} )"),
             R"(look_up[]{"place": "Ulm"})");
-  EXPECT_EQ(Read(OutputFormat::kGemma4, "", R"(<|tool_call>call:look_up{place:<|"|>U"m<|"|>,days:3}<tool_call|>)"),
+  EXPECT_EQ(Read(kGemma4, "", R"(<|tool_call>call:look_up{place:<|"|>U"m<|"|>,days:3}<tool_call|>)"),
             R"(look_up[]{"place": "U\"m", "days": 3})");
 }
 
 TEST(OutputParserTest, ArgumentsKeepTheTextThatTheModelWrote) {
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "",
+  EXPECT_EQ(Read(kHermesJson, "",
                  R"(<tool_call>{"name": "stop", "arguments": { "b" :12345678901234567890123, "a":1.50 }}</tool_call>)"),
             R"(stop[]{ "b" :12345678901234567890123, "a":1.50 })");
 }
 
 TEST(OutputParserTest, TheSchemaSaysWhatAValueWithoutQuotesIs) {
   EXPECT_EQ(
-      Read(OutputFormat::kQwen3Coder, "",
+      Read(kQwen3Coder, "",
            "<tool_call>\n<function=look_up>\n<parameter=place>\n12\n</parameter>\n<parameter=days>\n12\n</parameter>\n"
            "<parameter=note>\nNone\n</parameter>\n<parameter=more>\nTrue\n</parameter>\n</function>\n</tool_call>"),
       R"(look_up[]{"place": "12", "days": 12, "note": "None", "more": true})");
-  EXPECT_EQ(Read(OutputFormat::kGlm45, "",
-                 "\n<tool_call>look_up\n<arg_key>days</arg_key>\n<arg_value>many</arg_value>\n</tool_call>"),
-            R"(look_up[]{"days": "many"})");
+  EXPECT_EQ(
+      Read(kGlm45, "", "\n<tool_call>look_up\n<arg_key>days</arg_key>\n<arg_value>many</arg_value>\n</tool_call>"),
+      R"(look_up[]{"days": "many"})");
 }
 
 TEST(OutputParserTest, PythonsValuesBecomeJson) {
   EXPECT_EQ(
       Read(
-          OutputFormat::kLfm2, "",
+          kLfm2, "",
           R"(<|tool_call_start|>[look_up(place='a"\'\x41\u00e9\q', days=[1, -2.5, {'k': None}], note=True), stop()]<|tool_call_end|>)"),
       R"(look_up[]{"place": "a\"'\u0041\u00e9\\q", "days": [1, -2.5, {"k": null}], "note": true} stop[]{})");
-  EXPECT_EQ(Read(OutputFormat::kLlama3Json, "", R"(<|python_tag|>look_up.call(place="Ulm"))"),
-            R"(look_up[]{"place": "Ulm"})");
+  EXPECT_EQ(Read(kLlama3Json, "", R"(<|python_tag|>look_up.call(place="Ulm"))"), R"(look_up[]{"place": "Ulm"})");
 }
 
 TEST(OutputParserTest, WithoutToolsTheTextOfACallIsContent) {
   const std::string call = "<tool_call>\n{\"name\": \"stop\"}\n</tool_call>";
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "", call, /*with_tools=*/false), "C(" + call + ")");
+  EXPECT_EQ(Read(kHermesJson, "", call, /*with_tools=*/false), "C(" + call + ")");
   const std::string message = "<|channel|>commentary to=functions.stop<|message|>{}";
-  EXPECT_EQ(Read(OutputFormat::kHarmony, "<|start|>assistant", message, /*with_tools=*/false), "C(" + message + ")");
+  EXPECT_EQ(Read(kHarmony, "<|start|>assistant", message, /*with_tools=*/false), "C(" + message + ")");
 }
 
 TEST(OutputParserTest, WhatCannotBeReadAsACallIsContent) {
@@ -101,63 +100,62 @@ TEST(OutputParserTest, WhatCannotBeReadAsACallIsContent) {
        {R"(<tool_call>{"name": )", R"(<tool_call>{"name": 5}</tool_call>)", R"(<tool_call>[]</tool_call>)",
         R"(<tool_call>{"name": "f", "arguments": [1]}</tool_call>)",
         R"(<tool_call>{"name": "f",, "arguments": {}}</tool_call>)", R"(<tool_call>)"}) {
-    EXPECT_EQ(Read(OutputFormat::kHermesJson, "", call), "C(" + call + ")");
+    EXPECT_EQ(Read(kHermesJson, "", call), "C(" + call + ")");
   }
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "", R"(<tool_call>{"name": "stop"}</tool_call><tool_call>x</tool_call>)"),
+  EXPECT_EQ(Read(kHermesJson, "", R"(<tool_call>{"name": "stop"}</tool_call><tool_call>x</tool_call>)"),
             "stop[]{} C(<tool_call>x</tool_call>)");
-  EXPECT_EQ(Read(OutputFormat::kLlama3Json, "", R"({"name": "stop"} is how)"), R"(C({"name": "stop"} is how))");
-  EXPECT_EQ(Read(OutputFormat::kLlama3Json, "", R"({"name": "fly"})"), R"(C({"name": "fly"}))");
-  EXPECT_EQ(Read(OutputFormat::kLfm2, "", "<|tool_call_start|>[stop(a=']<|tool_call_end|>"),
+  EXPECT_EQ(Read(kLlama3Json, "", R"({"name": "stop"} is how)"), R"(C({"name": "stop"} is how))");
+  EXPECT_EQ(Read(kLlama3Json, "", R"({"name": "fly"})"), R"(C({"name": "fly"}))");
+  EXPECT_EQ(Read(kLfm2, "", "<|tool_call_start|>[stop(a=']<|tool_call_end|>"),
             "C(<|tool_call_start|>[stop(a=']<|tool_call_end|>)");
 }
 
 TEST(OutputParserTest, AMarkInsideAStringOfACallIsPartOfTheString) {
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "",
-                 R"(<tool_call>{"name": "stop", "arguments": {"a": "</tool_call>"}}</tool_call>)"),
+  EXPECT_EQ(Read(kHermesJson, "", R"(<tool_call>{"name": "stop", "arguments": {"a": "</tool_call>"}}</tool_call>)"),
             R"(stop[]{"a": "</tool_call>"})");
 }
 
 TEST(OutputParserTest, HarmonysMessagesAreReadByTheirHeads) {
   const std::string start = "<|start|>assistant";
   EXPECT_EQ(
-      Read(OutputFormat::kHarmony, start,
+      Read(kHarmony, start,
            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>Well.<|end|>"
            "<|start|>assistant to=functions.look_up<|channel|>commentary json<|message|>{\"place\": \"Ulm\"}<|call|>"),
       R"(R(Hm.) C(Well.) look_up[]{"place": "Ulm"})");
-  EXPECT_EQ(Read(OutputFormat::kHarmony, start, "Just text."), "C(Just text.)");
-  EXPECT_EQ(Read(OutputFormat::kHarmony, start, "<|channel|>final"), "");
-  EXPECT_EQ(Read(OutputFormat::kHarmony, start, " to=nobody"), "C( to=nobody)");
-  EXPECT_EQ(Read(OutputFormat::kHarmony, start, "<|start|>user<|message|>x<|end|>y"), "C(<|start|>user<|message|>xy)");
-  EXPECT_EQ(Read(OutputFormat::kHarmony, start + "<|channel|>analysis<|message|>", "Hm.<|end|>"), "R(Hm.)");
+  EXPECT_EQ(Read(kHarmony, start, "Just text."), "C(Just text.)");
+  EXPECT_EQ(Read(kHarmony, start, "<|channel|>final"), "");
+  EXPECT_EQ(Read(kHarmony, start, " to=nobody"), "C( to=nobody)");
+  EXPECT_EQ(Read(kHarmony, start, "<|start|>user<|message|>x<|end|>y"), "C(<|start|>user<|message|>xy)");
+  EXPECT_EQ(Read(kHarmony, start + "<|channel|>analysis<|message|>", "Hm.<|end|>"), "R(Hm.)");
 }
 
 TEST(OutputParserTest, WhatIsTooLongForAHeadIsContent) {
   const std::string raw = "<|channel|>" + std::string(600, 'x');
-  EXPECT_EQ(Read(OutputFormat::kHarmony, "<|start|>assistant", raw + "<|message|>y"), "C(" + raw + "<|message|>y)");
-  const auto parser = OutputParser::Make(OutputFormat::kHarmony, {}, nullptr);
+  EXPECT_EQ(Read(kHarmony, "<|start|>assistant", raw + "<|message|>y"), "C(" + raw + "<|message|>y)");
+  const auto parser = OutputParser::Make(kHarmony, {}, nullptr);
   EXPECT_EQ(Summary(parser->Feed(raw)), "C(" + raw + ")");
 }
 
 TEST(OutputParserTest, TextLeavesAsSoonAsItCannotBeAMark) {
-  const auto parser = OutputParser::Make(OutputFormat::kHermesJson, {}, SomeTools());
+  const auto parser = OutputParser::Make(kHermesJson, {}, SomeTools());
   EXPECT_EQ(Summary(parser->Feed("a <tool")), "C(a)");
   EXPECT_EQ(parser->held_bytes(), 6);
   EXPECT_EQ(Summary(parser->Feed("s>")), "C( <tools>)");
   EXPECT_EQ(Summary(parser->Feed(" \n")), "");
   EXPECT_EQ(Summary(parser->Feed("b")), "C( \nb)");
-  const auto llama = OutputParser::Make(OutputFormat::kLlama3Json, {}, SomeTools());
+  const auto llama = OutputParser::Make(kLlama3Json, {}, SomeTools());
   EXPECT_EQ(Summary(llama->Feed(R"({"answer": 4)")), R"(C({"answer": 4))");
 }
 
 TEST(OutputParserTest, ACallLeavesAsSoonAsItIsComplete) {
-  const auto parser = OutputParser::Make(OutputFormat::kMistralArgs, {}, SomeTools());
+  const auto parser = OutputParser::Make(kMistralArgs, {}, SomeTools());
   EXPECT_EQ(Summary(parser->Feed("[TOOL_CALLS]stop[ARGS]{")), "");
   EXPECT_EQ(Summary(parser->Feed("}")), "stop[]{}");
 }
 
 TEST(OutputParserTest, ACallThatDoesNotEndIsHeldBackToALimit) {
   for (const std::string& open : {std::string("<tool_call>{\"name\": \""), std::string("<tool_call>{\"name\": \"é")}) {
-    const auto parser = OutputParser::Make(OutputFormat::kHermesJson, {}, SomeTools());
+    const auto parser = OutputParser::Make(kHermesJson, {}, SomeTools());
     const std::string piece = [] {
       std::string bytes;
       while (bytes.size() < 10'000) bytes += "é";
@@ -179,7 +177,7 @@ TEST(OutputParserTest, ACallThatDoesNotEndIsHeldBackToALimit) {
 }
 
 TEST(OutputParserTest, MuchWhiteSpaceIsNotHeldBack) {
-  const auto parser = OutputParser::Make(OutputFormat::kHermesJson, {}, SomeTools());
+  const auto parser = OutputParser::Make(kHermesJson, {}, SomeTools());
   std::string got;
   for (int i = 0; i < 1'000; ++i) {
     for (const OutputDelta& delta : parser->Feed("\n ")) got += delta.text;
@@ -191,69 +189,25 @@ TEST(OutputParserTest, MuchWhiteSpaceIsNotHeldBack) {
 
 TEST(OutputParserTest, BytesThatAreNoTextPassThrough) {
   const std::string bytes("\xFF\x80<\xE2\x82 a\0b\xC3", 9);
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "", bytes), "C(" + bytes + ")");
-  EXPECT_EQ(Read(OutputFormat::kHermesJson, "", "<think>" + bytes + "</think>" + bytes),
-            "R(" + bytes + ") C(" + bytes + ")");
+  EXPECT_EQ(Read(kHermesJson, "", bytes), "C(" + bytes + ")");
+  EXPECT_EQ(Read(kHermesJson, "", "<think>" + bytes + "</think>" + bytes), "R(" + bytes + ") C(" + bytes + ")");
 }
 
 // Of a stream without marks in it that mean something, nothing is lost and nothing comes twice; with marks, cutting it
 // makes no difference, whatever they are and wherever they stand.
 TEST(OutputParserTest, RandomStreamsAreReadTheSameHoweverTheyAreCut) {
-  const std::string shards[] = {"<think>",
-                                "</think>",
-                                "<tool_call>",
-                                "</tool_call>",
-                                "{\"name\": \"stop\"",
-                                ", \"arguments\": {",
-                                "}",
-                                "]",
-                                "[",
-                                "\n",
-                                " ",
-                                "text",
-                                "é",
-                                "<",
-                                "\"",
-                                "\\",
-                                "<function=stop>",
-                                "</function>",
-                                "<parameter=a>",
-                                "</parameter>",
-                                "[TOOL_CALLS]",
-                                "stop",
-                                "[ARGS]",
-                                "{}",
-                                "<|channel|>",
-                                "analysis",
-                                "<|message|>",
-                                "<|end|>",
-                                "<|start|>",
-                                "assistant",
-                                " to=functions.stop",
-                                "<|tool_call_start|>",
-                                "stop(a='",
-                                "')",
-                                "<|tool_call_end|>",
-                                "<|tool_call>call:",
-                                "<|\"|>",
-                                "<tool_call|>",
-                                "<channel|>",
-                                "<minimax:tool_call>",
-                                "<invoke name=\"stop\">",
-                                "</invoke>",
-                                "</minimax:tool_call>",
-                                "<arg_key>",
-                                "</arg_key>",
-                                "<arg_value>",
-                                "</arg_value>",
-                                "<|python_tag|>",
-                                "stop.call(a=1)",
-                                "<｜tool▁calls▁begin｜>",
-                                "<｜tool▁call▁begin｜>",
-                                "<｜tool▁sep｜>",
-                                "<｜tool▁calls▁end｜>",
-                                "<response>",
-                                "</response>"};
+  // clang-format off
+  const std::string shards[] = {
+      "<think>", "</think>", "<tool_call>", "</tool_call>", "{\"name\": \"stop\"", ", \"arguments\": {", "}", "]",
+      "[", "\n", " ", "text", "é", "<", "\"", "\\", "<function=stop>", "</function>", "<parameter=a>", "</parameter>",
+      "[TOOL_CALLS]", "stop", "[ARGS]", "{}", "<|channel|>", "analysis", "<|message|>", "<|end|>", "<|start|>",
+      "assistant", " to=functions.stop", "<|tool_call_start|>", "stop(a='", "')", "<|tool_call_end|>",
+      "<|tool_call>call:", "<|\"|>", "<tool_call|>", "<channel|>", "<minimax:tool_call>", "<invoke name=\"stop\">",
+      "</invoke>", "</minimax:tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<|python_tag|>",
+      "stop.call(a=1)", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁calls▁end｜>",
+      "<response>", "</response>",
+  };
+  // clang-format on
   std::mt19937 random(7);
   const auto any = [&](size_t count) { return std::uniform_int_distribution<size_t>(0, count - 1)(random); };
   for (int round = 0; round < 4'000; ++round) {
@@ -285,6 +239,46 @@ TEST(OutputParserTest, ToolsOfAnotherShapeAreLeftOut) {
   EXPECT_EQ(tools.Find("g", "b"), OutputTools::Parameter::kText);
   EXPECT_EQ(tools.Find("h", "b"), OutputTools::Parameter::kUnknown);
   EXPECT_TRUE(OutputTools(Json()).empty());
+}
+
+TEST(OutputFormatTest, EveryFormatHasANameThatFindsIt) {
+  const std::vector<absl::string_view> names = OutputFormatNames();
+  EXPECT_EQ(names.size(), 22);
+  for (const absl::string_view name : names) {
+    const std::optional<OutputFormat> format = OutputFormatByName(name);
+    ASSERT_TRUE(format.has_value()) << name;
+    EXPECT_EQ(OutputFormatName(*format), name);
+  }
+  EXPECT_FALSE(OutputFormatByName("").has_value());
+  EXPECT_FALSE(OutputFormatByName("Harmony").has_value());
+}
+
+TEST(OutputFormatTest, ATemplatesMarksTellTheFormat) {
+  const std::pair<std::string, OutputFormat> templates[] = {
+      {"{{ '<|im_start|>' + m.role }}", kPlain},
+      {"<tool_call> {\"arguments\": }", kHermesJson},
+      {"<tool_call>", kPlain},
+      {"<tool_call><function=f><parameter=p> arguments", kQwen3Coder},
+      {"<tool_call><function=f><parameter=p> <think>\\n", kQwen35},
+      {"<tool_call><function=f><parameter=p> <think></think>", kNemotron3},
+      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value> arguments", kGlm45},
+      {"<tool_call>f<arg_key>k</arg_key><arg_value> arguments", kGlm47},
+      {"<|start|>assistant<|channel|>", kHarmony},
+      {"<｜tool▁calls▁begin｜>", kDeepseekV31},
+      {"<｜tool▁calls▁begin｜> ```json", kDeepseekR1},
+      {"<｜DSML｜invoke", kDeepseekV32},
+      {"<|start_header_id|> {\"name\": , \"parameters\": }", kLlama3Json},
+      {"[TOOL_CALLS][ \"id\" ]", kMistralV3},
+      {"[TOOL_CALLS]f[ARGS]", kMistralArgs},
+      {"[TOOL_CALLS]f[CALL_ID]i[ARGS]", kMistralSmall32},
+      {"<|tool_call>call:", kGemma4},
+      {"<|START_ACTION|><|START_RESPONSE|>", kCommandR7b},
+      {"<|start_of_role|><|tool_call|>", kGranite3},
+      {"<TOOLCALL>", kNemotronNanoV2},
+      {"List of tools: [", kLfm2},
+      {"", kPlain},
+  };
+  for (const auto& [text, format] : templates) EXPECT_EQ(FindOutputFormat(text), format) << text;
 }
 
 }  // namespace

@@ -1,0 +1,71 @@
+#ifndef STAGECOACH_COMMON_BASE_FILES_H_
+#define STAGECOACH_COMMON_BASE_FILES_H_
+
+// Files: told apart, read by lines, written whole.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace stagecoach {
+
+// What must not change under a running job: compared in the handshake and at every relaunch.
+struct FileFingerprint {
+  uint64_t size_bytes = 0;
+  int64_t modified_ns = 0;   // modification time, nanoseconds since the epoch
+  uint64_t header_hash = 0;  // of all bytes before the tensor data
+  uint64_t sample_hash = 0;  // of some bytes of the tensor data, spread over all of it
+  friend bool operator==(const FileFingerprint&, const FileFingerprint&) = default;
+};
+
+// Whether two files are copies of each other: copies have times of their own.
+constexpr bool SameContent(FileFingerprint a, const FileFingerprint& b) {
+  a.modified_ns = b.modified_ns;
+  return a == b;
+}
+
+// Reads a text file line by line. A line longer than any of ours ends it: what was given by mistake, a model or a
+// device, is found out before it fills the memory. Not thread-safe.
+class LineFile {
+ public:
+  LineFile(const std::string& path, size_t most_line_bytes);
+  ~LineFile();
+  LineFile(const LineFile&) = delete;
+
+  // The next line without its newline, valid until the next call; absent at the end of the file. kNotFound: it cannot
+  // be opened or read; the message has its name and why. kInvalidArgument: the line is too long; the message says which
+  // and has no name. Once not OK, always the same.
+  absl::StatusOr<std::optional<absl::string_view>> Next();
+
+  int64_t number() const { return number_; }  // of the line given last, from 1
+  bool whole() const { return whole_; }       // that line had its newline, which the file's last one may lack
+
+ private:
+  absl::StatusOr<bool> Fill();  // false at the end of the file
+
+  const std::string path_;
+  const size_t most_line_bytes_;
+  int descriptor_;
+  absl::Status status_;
+  std::string buffer_;
+  size_t begin_ = 0;  // in the buffer: of what was not given out
+  std::string line_;
+  int64_t number_ = 0;
+  bool whole_ = false;
+};
+
+// Writes a result at once. Nobody ever finds half of one: the text goes into a file beside it, <path>.new, which then
+// takes its place, so that after a failure what was there before still is. A path that leads to a device or a pipe is
+// written as it is. kDataLoss: the path, and what the system says. Thread-safe for different paths.
+absl::Status WriteWholeFile(const std::string& path, absl::string_view text);
+
+// Whether that could be begun now: for finding it out before much work is done for the text. Leaves nothing behind.
+absl::Status CheckWholeFile(const std::string& path);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COMMON_BASE_FILES_H_

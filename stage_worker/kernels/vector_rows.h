@@ -1,0 +1,174 @@
+#ifndef STAGECOACH_STAGE_WORKER_KERNELS_VECTOR_ROWS_H_
+#define STAGECOACH_STAGE_WORKER_KERNELS_VECTOR_ROWS_H_
+
+// The functions over single rows of the vectorised tables (kernels.h), written with vector_math.h's vectors. Included
+// by kernels_avx2.cc, kernels_avx512.cc and kernels_neon.cc, behind the header of their instruction set.
+
+#include "common/job/job_choices.h"
+#include "stage_worker/kernels/attend.h"
+#include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/sampling.h"
+
+namespace stagecoach {
+namespace {
+
+// What the unit defines.
+inline Doubles ToDoubles(const float* x);
+inline Doubles Low(Floats x);  // half of the lanes
+inline Doubles High(Floats x);
+inline Doubles AddSquare(Doubles sum, Doubles x);  // fused
+inline void StoreDoubles(double* p, Doubles x);
+inline void RotatePairs(float* head, const float* cos, const float* sin);  // kRotatedPairs pairs (2i, 2i + 1)
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts);
+
+constexpr int kDoubleLanes = kLanes / 2;
+constexpr int kSumLanes = 16;  // lanes of every sum over a row
+constexpr int kSumVectors = kSumLanes / kDoubleLanes;
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+  Doubles sums[kSumVectors] = {};
+  int64_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    // The square of a float is exact in double, so a fused addition rounds the same as a separate one.
+    for (int j = 0; j < kSumVectors; ++j) sums[j] = AddSquare(sums[j], ToDoubles(x + i + j * kDoubleLanes));
+  }
+  double lanes[kSumLanes];
+  for (int j = 0; j < kSumVectors; ++j) StoreDoubles(lanes + j * kDoubleLanes, sums[j]);
+  for (int lane = 0; i + lane < n; ++lane)
+    lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
+  const float factor = RmsFactor(lanes, n, eps);
+  for (int64_t j = 0; j < n; ++j) out[j] = x[j] * factor * weight[j];
+}
+
+void Swiglu(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Floats z = Load(gate + i);
+    Store(out + i, TimesSigmoid(z, z) * Load(up + i));
+  }
+  kScalarKernels.swiglu(gate + i, up + i, n - i, out + i);
+}
+
+void Geglu(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Floats m = Max(Set(kGeluLeast), Load(gate + i));  // the constant comes first: a NaN stays one
+    const Floats slope = Fma(Set(kGeluCubic), m * m, Set(kGeluLinear));
+    Store(out + i, TimesSigmoid(m, m * slope) * Load(up + i));
+  }
+  kScalarKernels.geglu(gate + i, up + i, n - i, out + i);
+}
+
+void ClampedSwiglu(const float* gate, const float* up, int64_t n, float alpha, float limit, float* out) {
+  const Floats most = Set(limit), least = Set(-limit);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Floats g = Min(most, Load(gate + i)), u = Min(most, Max(least, Load(up + i)));
+    Store(out + i, TimesSigmoid(g, Set(alpha) * g) * (u + Set(1.0f)));
+  }
+  kScalarKernels.clamped_swiglu(gate + i, up + i, n - i, alpha, limit, out + i);
+}
+
+void SoftCapRow(float cap, int64_t n, float* x) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(x + i, SoftCap(Load(x + i), Set(cap)));
+  kScalarKernels.soft_cap(cap, n - i, x + i);
+}
+
+void Add(const float* in, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] += in[i];
+}
+
+void AddScaled(const float* in, float scale, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = __builtin_fmaf(in[i], scale, out[i]);
+}
+
+void Rope(float* head, const float* cos, const float* sin, int head_dim, bool halves) {
+  const int half = head_dim / 2;
+  int i = 0;
+  if (halves) {
+    for (; i + kLanes <= half; i += kLanes) {
+      const Floats a = Load(head + i), b = Load(head + half + i), c = Load(cos + i), s = Load(sin + i);
+      Store(head + i, FmaMinus(a, c, b * s));
+      Store(head + half + i, Fma(b, c, a * s));
+    }
+  } else {
+    for (; i + kRotatedPairs <= half; i += kRotatedPairs) RotatePairs(head + 2 * i, cos + i, sin + i);
+  }
+  RopeFrom(i, head, cos, sin, head_dim, halves);
+}
+
+float LogSumExp(const float* x, int64_t n) {
+  Floats largest = Set(-__builtin_inff());
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) largest = Max(largest, Load(x + i));
+  float max = ReduceMax(largest);
+  for (; i < n; ++i) max = x[i] > max ? x[i] : max;
+  if (max == -__builtin_inff()) return max;
+  Doubles sums[kSumVectors] = {};
+  for (i = 0; i + kSumLanes <= n; i += kSumLanes) {
+    for (int j = 0; j < kSumVectors; j += 2) {
+      const Floats e = Exp(Load(x + i + j * kDoubleLanes) - Set(max));
+      sums[j] += Low(e);
+      sums[j + 1] += High(e);
+    }
+  }
+  double lanes[kSumLanes];
+  for (int j = 0; j < kSumVectors; ++j) StoreDoubles(lanes + j * kDoubleLanes, sums[j]);
+  for (int lane = 0; i + lane < n; ++lane) lanes[lane] += static_cast<double>(FixedExp(x[i + lane] - max));
+  return LogOfLanes(lanes, max);
+}
+
+void MergeAttention(const AttentionState& granule, int columns, int value_dim, AttentionState state) {
+  for (int c = 0; c < columns; ++c) {
+    if (granule.max[c] == -__builtin_inff()) continue;
+    const MergeFactors factors = MergeGranule(granule.max[c], granule.sum[c], state.max + c, state.sum + c);
+    const Floats old_factor = Set(factors.old_factor), new_factor = Set(factors.new_factor);
+    const float* in = granule.acc + static_cast<int64_t>(c) * value_dim;
+    float* out = state.acc + static_cast<int64_t>(c) * value_dim;
+    int d = 0;
+    for (; d + kLanes <= value_dim; d += kLanes) {
+      Store(out + d, Fma(Load(out + d), old_factor, Load(in + d) * new_factor));
+    }
+    for (; d < value_dim; ++d) out[d] = __builtin_fmaf(out[d], factors.old_factor, in[d] * factors.new_factor);
+  }
+}
+
+// The float types' product, or the integer types'.
+template <MatmulFn* kFloat, MatmulFn* kInteger>
+void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
+  const bool is_float = FindIntegerLayout(weights.type) == nullptr;
+  (is_float ? kFloat : kInteger)(weights, in, columns, out, out_stride);
+}
+
+constexpr Kernels TableOf(InstructionSet set, bool bf16_dot, void (*round_row)(const float*, int64_t, uint16_t*),
+                          MatmulFn* matmul, StoreFn* store_k, StoreFn* store_v, AttendFn* attend,
+                          const SamplingKernels* sampling) {
+  return {
+      .isa = InstructionSetName(set),
+      .bf16_dot = bf16_dot,
+      .pack_panel = PackPanel,
+      .quantize_row = QuantizeRowInt8,
+      .round_row = round_row,
+      .matmul = matmul,
+      .rms_norm = RmsNorm,
+      .swiglu = Swiglu,
+      .geglu = Geglu,
+      .clamped_swiglu = ClampedSwiglu,
+      .soft_cap = SoftCapRow,
+      .add = Add,
+      .add_scaled = AddScaled,
+      .rope = Rope,
+      .store_k = store_k,
+      .store_v = store_v,
+      .attend = attend,
+      .merge_attention = MergeAttention,
+      .log_sum_exp = LogSumExp,
+      .sampling = sampling,
+  };
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_KERNELS_VECTOR_ROWS_H_
