@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/json/json_value.h"
 #include "coordinator/front/answer.h"
 #include "coordinator/front/api/api_dialect.h"
 #include "coordinator/front/api/token_text.h"
