@@ -363,7 +363,7 @@ absl::StatusOr<ServedModelInfo> AskServedModel(const HttpUrl& url, const HttpCli
       return info;
     }
   }
-  return absl::UnavailableError("GET /v1/models names no model: this is no server of OpenAI's API");
+  return absl::NotFoundError("GET /v1/models names no model: this is no server of OpenAI's API");
 }
 
 }  // namespace stagecoach

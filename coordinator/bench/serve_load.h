@@ -107,7 +107,8 @@ ServeClients ClientsFor(const ServeLoad& load);
 ServeRun RunServeLoad(const HttpUrl& url, const HttpClientOptions& client, const ServeLoad& load,
                       const std::vector<ServeRequest>& requests, const std::function<bool(int64_t ended)>& progress);
 
-// The model that a server names first; numbers are 0 when it does not say. kUnauthenticated: it asks for a key.
+// The model that a server names first; numbers are 0 when it does not say. kUnauthenticated: it asks for a key;
+// kNotFound: it names none.
 struct ServedModelInfo {
   std::string id;
   int64_t vocab = 0;

@@ -164,8 +164,8 @@ absl::Status BenchServe::Run(bool show_progress) {
     // A server's words are no orders to a terminal, and whatever it does wrong is the server's fault, not a file's.
     if (absl::IsCancelled(served.status())) return served.status();
     if (!served.ok()) {
-      return absl::UnavailableError(
-          absl::StrCat(ForTerminal(served.status().message()), load.model.empty() ? "; give --model" : ""));
+      return absl::UnavailableError(absl::StrCat(ForTerminal(served.status().message()),
+                                                 absl::IsNotFound(served.status()) ? "; give --model" : ""));
     }
     if (load.model.empty()) load.model = served->id;
     if (load.vocab == 0) load.vocab = served->vocab;
