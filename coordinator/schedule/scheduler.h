@@ -18,8 +18,8 @@
 //   Order      by class, then tenant share, then arrival (waiting_queue.h). Strict: nobody overtakes the head, even if
 //              it lacks blocks or is preempted and drains.
 //   Needs      blocks for all known tokens plus one, beyond what running sequences were promised: a prefilling one its
-//              remaining prompt, a decoding one kGrowthHeadroomBlocks (or what it can still use, if less), for who is
-//              admitted into the last free blocks is soon preempted and computed again.
+//              remaining prompt, a decoding one kGrowthHeadroomBlocks (or what it can still use, if less). A sequence
+//              admitted into the last free blocks would soon be preempted and computed again.
 //   Rank       (class, admission number), kept for life. A sequence that is added with output was admitted by a job
 //              that is gone: it has its rank at once.
 // Preemption
@@ -32,11 +32,11 @@
 // Prefix cache (prefix_caching)
 //   Hits       a sequence begins behind the full blocks that earlier ones with the same tokens and salt left, at most
 //              those before the first row that it has to compute: the last known one, and every row to be scored.
-//              Admission asks for that much less.
+//              These blocks are not part of what admission needs.
 //   Entries    a block is known from the micro-batch after the one that fills it, whoever still uses it. Preempted and
 //              cancelled sequences leave theirs too, until somebody needs the memory (block_manager.h).
-//   Leaders    a sequence whose prompt has the same full blocks as one being handed out stands aside until these are,
-//              or the leader has left; those behind it may pass. It would compute the same blocks once more.
+//   Leaders    a sequence whose prompt has the same full blocks as one in flight, its leader, waits until that one has
+//              computed them or is gone, instead of computing them too. Sequences behind it may overtake it.
 //
 // Block groups with a window (common/step/window_blocks.h)
 //   With each slice a sequence gives back the blocks that no later row sees; they may be given away at once. So it

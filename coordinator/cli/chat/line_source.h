@@ -52,7 +52,7 @@ class PipedLines : public LineSource {
   const int descriptor_;
   std::string bytes_;    // read, not yet given out
   size_t searched_ = 0;  // of bytes_: holds no newline
-  bool cut_ = false;     // the line was given; what is left of it is thrown away
+  bool cut_ = false;     // the line was given out; its remaining bytes are dropped
   bool ended_ = false;
 };
 
