@@ -10,8 +10,8 @@
 #include "common/json/json.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "coordinator/cli/command_line.h"
-#include "coordinator/cli/job_options.h"
-#include "coordinator/cli/printing.h"
+#include "coordinator/cli/options/job_options.h"
+#include "coordinator/cli/options/printing.h"
 #include "coordinator/cli/rank_zero.h"
 #include "coordinator/cli/verb.h"
 

@@ -3,8 +3,8 @@
 
 // What a front asks of another host, by stage_worker alone.
 //   --host-report [--clear NAME]... [--look NAME] [--model FILE] [--network SECONDS]
-//     before it starts ranks there (coordinator/launch/host_survey.h). With --network the host then stays to be tried
-//     by TCP, and to try other hosts as the front tells it (coordinator/launch/network_trial.h).
+//     before it starts ranks there (coordinator/launch/hosts/host_survey.h). With --network the host then stays to be
+//     tried by TCP, and to try other hosts as the front tells it (coordinator/launch/hosts/network_trial.h).
 //   --host-guard NAME COMMAND...
 //     the launcher's own process (Open MPI's orted) runs under it, so that a host that the front cannot reach any more
 //     cleans itself as soon as that process has noticed and ended.

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/host_info.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/host/host_info.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"

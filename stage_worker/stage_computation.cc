@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/host_info.h"
 #include "common/base/status_macros.h"
+#include "common/host/host_info.h"
 #include "common/job/job_limits.h"
 #include "common/step/sampling_limits.h"
 #include "common/wire/handshake.h"

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/host_info.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/host/host_info.h"
 #include "common/wire/handshake.h"
 
 namespace stagecoach {

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 
 namespace stagecoach {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 #include "common/wire/job_proto.h"
 
 namespace stagecoach {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 #include "proto/control.pb.h"
 
 namespace stagecoach {
@@ -22,7 +22,7 @@ inline constexpr char kNetworkFlag[] = "--network";
 // stage_worker --host-guard NAME COMMAND...: see stage_worker/host_report.h.
 inline constexpr char kHostGuardFlag[] = "--host-guard";
 
-// Where a launch over several hosts has its private directory on each (common/base/private_dir.h).
+// Where a launch over several hosts has its private directory on each (common/host/private_dir.h).
 inline constexpr char kLaunchDirectoryOfAllHosts[] = "/tmp";
 
 // "stagecoach-host-report:" and the message in hexadecimal digits; without a newline.

@@ -15,7 +15,7 @@
 #include "common/base/ids.h"
 #include "common/step/step.h"
 #include "coordinator/bench/bench_plan.h"
-#include "coordinator/front/cluster_run.h"
+#include "coordinator/session/cluster_run.h"
 
 namespace stagecoach {
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/http/http_client.h"
+#include "coordinator/serve/http/http_client.h"
 
 namespace stagecoach {
 

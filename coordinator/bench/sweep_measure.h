@@ -15,7 +15,7 @@
 #include "common/base/ids.h"
 #include "coordinator/bench/arrivals.h"
 #include "coordinator/bench/sweep_point.h"
-#include "coordinator/front/cluster_run.h"
+#include "coordinator/session/cluster_run.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {

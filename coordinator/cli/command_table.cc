@@ -11,7 +11,7 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
-#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/verb.h"
 
 namespace stagecoach {

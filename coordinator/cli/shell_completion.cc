@@ -6,8 +6,8 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "coordinator/cli/command_table.h"
-#include "coordinator/cli/option_values.h"
-#include "coordinator/cli/printing.h"
+#include "coordinator/cli/options/option_values.h"
+#include "coordinator/cli/options/printing.h"
 #include "coordinator/cli/verb.h"
 
 namespace stagecoach {

@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "common/json/json_value.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/cli/printing.h"
+#include "coordinator/cli/options/printing.h"
 
 namespace stagecoach {
 namespace {

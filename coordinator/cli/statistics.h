@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/json/json.h"
-#include "coordinator/front/run_summary.h"
+#include "coordinator/session/run_summary.h"
 
 namespace stagecoach {
 

@@ -13,11 +13,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "common/base/host_info.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/host/host_info.h"
 #include "common/wire/host_report.h"
-#include "coordinator/launch/allocation.h"
+#include "coordinator/launch/hosts/allocation.h"
 #include "coordinator/launch/program_output.h"
 
 namespace stagecoach {

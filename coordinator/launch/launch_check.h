@@ -26,7 +26,7 @@ bool IsOpenMpis(absl::string_view version);
 // path on all of them, and only /tmp is on each.
 std::string TemporaryDirectoryOf(const Placement& placement);
 
-// What this host lacks for its ranks of the placement (common/base/host_info.h), a sentence each. `threads` of each
+// What this host lacks for its ranks of the placement (common/host/host_info.h), a sentence each. `threads` of each
 // stage; 0: all cores together.
 std::vector<std::string> ShortagesHere(const Placement& placement, int threads);
 

@@ -12,8 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
-#include "coordinator/launch/allocation.h"
-#include "coordinator/launch/host_networks.h"
+#include "coordinator/launch/hosts/allocation.h"
+#include "coordinator/launch/hosts/host_networks.h"
 #include "coordinator/launch/launch_check.h"
 #include "coordinator/launch/program_output.h"
 

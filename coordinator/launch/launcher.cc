@@ -28,11 +28,11 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
+#include "common/host/private_dir.h"
 #include "common/wire/host_report.h"
 #include "coordinator/channel/engine_channel.h"
-#include "coordinator/launch/host_survey.h"
+#include "coordinator/launch/hosts/host_survey.h"
 #include "coordinator/launch/launch_check.h"
 #include "coordinator/launch/program_output.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 #include "common/wire/host_report.h"
 #include "coordinator/launch/program_output.h"
 

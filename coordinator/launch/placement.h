@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/launch/host_file.h"
+#include "coordinator/launch/hosts/host_file.h"
 
 namespace stagecoach {
 

@@ -25,8 +25,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
-#include "common/base/host_info.h"
 #include "common/base/status_macros.h"
+#include "common/host/host_info.h"
 
 namespace stagecoach {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/host_info.h"
 #include "common/base/status_macros.h"
+#include "common/host/host_info.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/peak_loops.h"

@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 
 namespace stagecoach {
 namespace {

@@ -1,7 +1,7 @@
 # One instruction set a translation unit: the suffix of the file's name says which, the machine chooses at run time. Units of other
 # processors are left out. For every build that compiles this directory's sources.
 function(kernel_units suffix processors)
-  file(GLOB units CONFIGURE_DEPENDS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/*_${suffix}.cc)
+  file(GLOB units CONFIGURE_DEPENDS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/*/*_${suffix}.cc)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(${processors})$")
     set_source_files_properties(${units} PROPERTIES COMPILE_OPTIONS "${ARGN}")
   else()
@@ -26,11 +26,11 @@ kernel_units(neon "${arm}" -march=armv8.2-a+dotprod ${speed})
 kernel_units(neoni8mm "${arm}" -march=armv8.2-a+dotprod+i8mm ${speed})
 # g++ moves the additions of an inner loop behind all of its products, and would have to spill these.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/integer_avx2.cc ${CMAKE_CURRENT_LIST_DIR}/integer_avx512.cc
+  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/avx2/integer_avx2.cc ${CMAKE_CURRENT_LIST_DIR}/avx512/integer_avx512.cc
                APPEND PROPERTY COMPILE_OPTIONS -fno-tree-ter -fno-tree-reassoc)
 endif()
 # Functions with that many looks at memory call one function for them: half of these units' time, and nothing where the time is spent.
 if(STAGECOACH_SANITIZE MATCHES address)
-  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/integer_avx512.cc ${CMAKE_CURRENT_LIST_DIR}/integer_avx512vnni.cc
+  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/avx512/integer_avx512.cc ${CMAKE_CURRENT_LIST_DIR}/avx512/integer_avx512vnni.cc
                APPEND PROPERTY COMPILE_OPTIONS -mllvm -asan-instrumentation-with-call-threshold=100)
 endif()

@@ -1,7 +1,7 @@
 #include "stage_worker/model/output_head.h"
 
 #include "common/base/check.h"
-#include "stage_worker/model/projection.h"
+#include "stage_worker/model/layers/projection.h"
 #include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {

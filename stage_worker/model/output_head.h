@@ -10,7 +10,7 @@
 #include "common/model/hyper_parameters.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/model/step_context.h"
+#include "stage_worker/model/layers/step_context.h"
 #include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {

@@ -11,10 +11,10 @@
 #include "common/step/step.h"
 #include "common/step/window_blocks.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/model/attention.h"
-#include "stage_worker/model/ffn.h"
-#include "stage_worker/model/projection.h"
-#include "stage_worker/model/qkv.h"
+#include "stage_worker/model/attention/attention.h"
+#include "stage_worker/model/attention/qkv.h"
+#include "stage_worker/model/ffn/ffn.h"
+#include "stage_worker/model/layers/projection.h"
 
 namespace stagecoach {
 namespace {

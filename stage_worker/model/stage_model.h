@@ -17,9 +17,9 @@
 #include "absl/types/span.h"
 #include "common/job/job_choices.h"
 #include "common/step/step.h"
+#include "stage_worker/model/attention/rope_table.h"
+#include "stage_worker/model/layers/step_context.h"
 #include "stage_worker/model/output_head.h"
-#include "stage_worker/model/rope_table.h"
-#include "stage_worker/model/step_context.h"
 #include "stage_worker/sample/sampler.h"
 
 namespace stagecoach {

@@ -23,7 +23,7 @@
 #include "stage_worker/check/machine_peaks.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/model/ffn.h"
+#include "stage_worker/model/ffn/ffn.h"
 #include "tests/bench/measuring.h"
 
 namespace stagecoach {

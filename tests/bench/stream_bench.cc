@@ -25,7 +25,7 @@
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/serve_stage.h"
-#include "tests/testing/tiny_model.h"
+#include "tests/testing/models/tiny_model.h"
 
 namespace stagecoach {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 #include "common/transport/wait_ladder.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/tiny_model.h"
+#include "tests/testing/models/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {

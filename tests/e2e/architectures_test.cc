@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/tiny_architectures.h"
+#include "tests/testing/models/tiny_architectures.h"
 
 namespace stagecoach::testing {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "common/gguf/gguf_writer.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/terminal.h"
-#include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {

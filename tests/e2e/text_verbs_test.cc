@@ -7,7 +7,7 @@
 #include "common/gguf/gguf_writer.h"
 #include "common/gguf/model_shapes.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/header_only_model.h"
+#include "tests/testing/models/header_only_model.h"
 
 namespace stagecoach::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/damaged_copy.h"
-#include "tests/testing/tiny_architectures.h"
+#include "tests/testing/models/damaged_copy.h"
+#include "tests/testing/models/tiny_architectures.h"
 
 namespace stagecoach::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/gguf_writer.h"
 #include "tests/e2e/support/programs.h"
-#include "tests/testing/tiny_model.h"
+#include "tests/testing/models/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {

@@ -14,12 +14,12 @@
 #include "common/json/json_input.h"
 #include "common/json/json_value.h"
 #include "common/step/step.h"
-#include "coordinator/front/api/batch_line.h"
-#include "coordinator/front/api/model_bodies.h"
+#include "coordinator/serve/api/batch_line.h"
+#include "coordinator/serve/api/model_bodies.h"
 #include "coordinator/text/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/testing/shared_data.h"
-#include "tests/unit/coordinator/front/api/toy_service.h"
+#include "tests/unit/coordinator/serve/api/toy_service.h"
 
 namespace stagecoach {
 namespace {

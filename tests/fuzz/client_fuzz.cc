@@ -15,7 +15,7 @@
 #include "common/json/json_value.h"
 #include "coordinator/bench/serve_load.h"
 #include "coordinator/bench/serve_summary.h"
-#include "coordinator/cli/chat_server.h"
+#include "coordinator/cli/chat/chat_server.h"
 #include "coordinator/text/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
 

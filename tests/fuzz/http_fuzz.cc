@@ -14,8 +14,8 @@
 #include "absl/strings/strip.h"
 #include "common/base/clock.h"
 #include "common/json/json_value.h"
-#include "coordinator/http/connection.h"
-#include "coordinator/http/http_head.h"
+#include "coordinator/serve/http/connection.h"
+#include "coordinator/serve/http/http_head.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace stagecoach {

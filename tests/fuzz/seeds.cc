@@ -10,8 +10,8 @@
 #include "common/wire/frame.h"
 #include "coordinator/text/output/output_format.h"
 #include "tests/fuzz/model_header.h"
-#include "tests/testing/tiny_architectures.h"
-#include "tests/testing/tiny_model.h"
+#include "tests/testing/models/tiny_architectures.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/unit/common/wire/frame_samples.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_split.h"
 #include "tests/hosts/support/generation.h"
-#include "tests/testing/damaged_copy.h"
+#include "tests/testing/models/damaged_copy.h"
 
 namespace stagecoach::testing {
 namespace {

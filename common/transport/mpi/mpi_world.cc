@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/host_info.h"
-#include "common/base/private_dir.h"
 #include "common/base/status_macros.h"
+#include "common/host/host_info.h"
+#include "common/host/private_dir.h"
 #include "common/transport/mpi/mpi_calls.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/transport/wait_ladder.h"

@@ -7,9 +7,9 @@
 #include "absl/strings/str_split.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
-#include "coordinator/text/jinja/builtins.h"
-#include "coordinator/text/jinja/characters.h"
+#include "coordinator/text/jinja/builtins/builtins.h"
 #include "coordinator/text/jinja/operators.h"
+#include "coordinator/text/jinja/values/characters.h"
 
 namespace stagecoach::jinja {
 namespace {

@@ -5,9 +5,9 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
-#include "coordinator/text/jinja/builtins.h"
-#include "coordinator/text/jinja/parser.h"
+#include "coordinator/text/jinja/builtins/builtins.h"
 #include "coordinator/text/jinja/renderer.h"
+#include "coordinator/text/jinja/syntax/parser.h"
 
 namespace stagecoach {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "common/base/status_macros.h"
-#include "coordinator/text/jinja/literals.h"
-#include "coordinator/text/jinja/text_operations.h"
+#include "coordinator/text/jinja/syntax/literals.h"
+#include "coordinator/text/jinja/values/text_operations.h"
 
 namespace stagecoach::jinja {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/text/jinja/ast.h"
-#include "coordinator/text/jinja/heap.h"
+#include "coordinator/text/jinja/syntax/ast.h"
+#include "coordinator/text/jinja/values/heap.h"
 
 namespace stagecoach::jinja {
 

@@ -8,9 +8,9 @@
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
-#include "coordinator/text/jinja/builtins.h"
+#include "coordinator/text/jinja/builtins/builtins.h"
 #include "coordinator/text/jinja/operators.h"
-#include "coordinator/text/jinja/printing.h"
+#include "coordinator/text/jinja/values/printing.h"
 
 namespace stagecoach::jinja {
 

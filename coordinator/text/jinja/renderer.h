@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "coordinator/text/jinja/ast.h"
-#include "coordinator/text/jinja/heap.h"
+#include "coordinator/text/jinja/syntax/ast.h"
+#include "coordinator/text/jinja/values/heap.h"
 
 namespace stagecoach::jinja {
 

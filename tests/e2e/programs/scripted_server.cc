@@ -29,8 +29,8 @@
 #include "common/json/json_value.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"
-#include "coordinator/http/service/opened_model.h"
-#include "coordinator/http/service/serving.h"
+#include "coordinator/serve/service/opened_model.h"
+#include "coordinator/serve/service/serving.h"
 #include "tests/testing/scripted/scripted_engine.h"
 
 namespace stagecoach {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/http/http_client.h"
+#include "coordinator/serve/http/http_client.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach::testing {

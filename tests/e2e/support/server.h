@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/http/http_client.h"
+#include "coordinator/serve/http/http_client.h"
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {

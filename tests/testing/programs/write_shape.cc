@@ -3,7 +3,7 @@
 //   write_shape qwen3-30b-a3b 6 q4_k_m out.gguf
 //
 // The weights are those of dummy://qwen3-30b-a3b:layers=6/q4_k_m (common/gguf/dummy_model.h), the header and its
-// vocabulary those of tests/testing/header_only_model.h.
+// vocabulary those of tests/testing/models/header_only_model.h.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 #include "common/gguf/dummy_model.h"
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/model_shapes.h"
-#include "tests/testing/header_only_model.h"
+#include "tests/testing/models/header_only_model.h"
 
 namespace stagecoach::testing {
 namespace {

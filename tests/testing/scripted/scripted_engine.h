@@ -14,7 +14,7 @@
 
 #include "common/base/ids.h"
 #include "coordinator/channel/engine_channel.h"
-#include "coordinator/front/session.h"
+#include "coordinator/session/session.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach::testing {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_architectures.h"
 #include "tests/unit/equality/equality_support.h"
 
 namespace stagecoach {

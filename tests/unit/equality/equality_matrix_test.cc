@@ -15,9 +15,9 @@
 #include "common/quant/supported_types.h"
 #include "common/wire/job_proto.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 #include "tests/unit/equality/equality_support.h"
 
 namespace stagecoach {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 #include "tests/unit/equality/equality_support.h"
 
 namespace stagecoach {

@@ -10,8 +10,8 @@
 #include "common/wire/weight_frame.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 #include "tests/unit/equality/equality_support.h"
 
 namespace stagecoach {

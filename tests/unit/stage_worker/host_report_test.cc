@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/private_dir.h"
+#include "common/host/private_dir.h"
 #include "common/net/tcp_trial.h"
 #include "common/wire/host_report.h"
 #include "tests/testing/process_tree.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/private_dir.h"
+#include "common/host/private_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"

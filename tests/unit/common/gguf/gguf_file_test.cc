@@ -16,8 +16,8 @@
 #include "common/gguf/gguf_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 #include "tests/unit/common/gguf/raw_gguf.h"
 
 namespace stagecoach {

@@ -9,7 +9,7 @@
 #include "common/quant/supported_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/model_parts.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {

@@ -10,9 +10,9 @@
 #include "common/model/model_description.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_architectures.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_architectures.h"
-#include "tests/testing/tiny_model.h"
 
 namespace stagecoach {
 namespace {

@@ -12,8 +12,8 @@
 #include "common/model/model_description.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_architectures.h"
 
 namespace stagecoach {
 namespace {

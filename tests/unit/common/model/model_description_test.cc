@@ -18,9 +18,9 @@
 #include "common/model/footprint.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 
 namespace stagecoach {
 namespace {

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "coordinator/channel/engine_channel.h"
-#include "coordinator/front/cluster_run.h"
+#include "coordinator/session/cluster_run.h"
 
 namespace stagecoach {
 

@@ -7,7 +7,7 @@
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
-#include "coordinator/cli/option_values.h"
+#include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/verb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

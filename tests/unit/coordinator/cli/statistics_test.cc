@@ -1,7 +1,7 @@
 #include "coordinator/cli/statistics.h"
 
 #include "common/json/json_value.h"
-#include "coordinator/cli/printing.h"
+#include "coordinator/cli/options/printing.h"
 #include "coordinator/front/progress_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

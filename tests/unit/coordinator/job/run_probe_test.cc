@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 #include "common/model/model_description.h"
 #include "common/transport/loopback.h"
 #include "common/wire/handshake.h"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 #include "common/wire/host_report.h"
-#include "coordinator/launch/allocation.h"
+#include "coordinator/launch/hosts/allocation.h"
 #include "coordinator/launch/launcher_backend.h"
 #include "tests/testing/shared_data.h"
 

@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "coordinator/launch/host_file.h"
-#include "coordinator/launch/host_networks.h"
+#include "coordinator/launch/hosts/host_file.h"
+#include "coordinator/launch/hosts/host_networks.h"
 #include "coordinator/launch/program_output.h"
 #include "tests/testing/shared_data.h"
 

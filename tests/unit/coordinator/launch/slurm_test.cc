@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/launch/allocation.h"
+#include "coordinator/launch/hosts/allocation.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/launcher.h"
 #include "tests/testing/shared_data.h"

@@ -1,9 +1,8 @@
-#include "coordinator/plan/job_plan.h"
-
 #include <string>
 #include <vector>
 
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
+#include "coordinator/plan/job_plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

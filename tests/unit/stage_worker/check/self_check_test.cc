@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/aligned_buffer.h"
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/check/machine_peaks.h"

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/host_info.h"
+#include "common/host/host_info.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach {

@@ -19,10 +19,10 @@
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/stage_model.h"
+#include "tests/testing/models/tiny_architectures.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_architectures.h"
-#include "tests/testing/tiny_model.h"
-#include "tests/unit/stage_worker/model/expert_rig.h"
+#include "tests/unit/stage_worker/model/ffn/expert_rig.h"
 
 // With the sanitizers g++ inlines these and finds the memory of aligned_alloc freed by free in a delete expression.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"

@@ -9,9 +9,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_architectures.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
 
 namespace stagecoach::testing {

@@ -7,8 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/model/stage_model.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/testing/naive_forward.h"
+#include "tests/testing/models/naive_forward.h"
+#include "tests/testing/models/tiny_architectures.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/reference/agreement.h"
 #include "tests/testing/reference/reference_model.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_architectures.h"
-#include "tests/testing/tiny_model.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
 
 namespace stagecoach::testing {

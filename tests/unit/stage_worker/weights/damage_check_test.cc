@@ -13,8 +13,8 @@
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/weights/matrix_loader.h"
 #include "stage_worker/weights/stage_weights.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 
 namespace stagecoach {
 namespace {

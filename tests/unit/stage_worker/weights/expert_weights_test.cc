@@ -16,8 +16,8 @@
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/weights/panel_shares.h"
 #include "stage_worker/weights/stage_weights.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 
 namespace stagecoach {
 namespace {

@@ -10,8 +10,8 @@
 #include "common/model/model_description.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
+#include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
-#include "tests/testing/tiny_model.h"
 
 namespace stagecoach {
 namespace {

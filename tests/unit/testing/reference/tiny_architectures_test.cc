@@ -1,7 +1,7 @@
 // What the writer of random models writes, seen by the reference: that every feature of an architecture is there and
 // matters, so that a product that agrees with the reference on these files has all of them.
 
-#include "tests/testing/tiny_architectures.h"
+#include "tests/testing/models/tiny_architectures.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,179 @@
+#include "coordinator/answer/answer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/strip.h"
+#include "coordinator/answer/end_of_generation.h"
+
+namespace stagecoach {
+namespace {
+
+std::vector<std::string> AllStops(const AnswerOptions& options) {
+  std::vector<std::string> stops = options.stops;
+  stops.insert(stops.end(), options.ends.begin(), options.ends.end());
+  return stops;
+}
+
+std::string ReasonOf(pb::RequestFinished::Reason reason) {
+  switch (reason) {
+    case pb::RequestFinished::REASON_STOP: return "stop";
+    case pb::RequestFinished::REASON_LENGTH:
+    case pb::RequestFinished::REASON_SCORED: return "length";
+    default: return "cancelled";
+  }
+}
+
+}  // namespace
+
+int64_t CodePoints(absl::string_view utf8) {
+  return absl::c_count_if(utf8, [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; });
+}
+
+// The prompt came before: a leading space is part of the answer.
+Answer::Answer(const Tokenizer* tokenizer, AnswerOptions options)
+    : tokenizer_(tokenizer),
+      options_(std::move(options)),
+      detokenizer_(tokenizer, /*at_text_start=*/false, options_.render_control || options_.parser != nullptr),
+      matcher_(AllStops(options_)) {}
+
+bool Answer::Ends(TokenId token) const {
+  return IsEndOfGeneration(*tokenizer_, token) || absl::c_linear_search(options_.stop_tokens, token);
+}
+
+std::vector<OutputDelta> Answer::Take(const SessionEvent& event) {
+  Deltas out;
+  if (finished()) return out;
+  for (const SampledToken& token : event.tokens) {
+    if (matcher_.stopped() || stop_token_) break;
+    stop_token_ = absl::c_linear_search(options_.stop_tokens, token.token);
+    tokens_.push_back(token);
+    text_offsets_.push_back(code_points_);
+    if (!Ends(token.token)) PushToken(token.token, &out);
+    ends_in_bytes_.push_back(fed_bytes_ + detokenizer_.held_bytes());
+    CountReleased();  // after each token: how events are cut makes no difference
+  }
+  if (!matcher_.stopped() && event.finished.has_value()) {
+    PushEnd(&out);
+    const pb::RequestFinished& finished = *event.finished;
+    finish_reason_ = ReasonOf(finished.reason());
+    failed_ = finished.reason() == pb::RequestFinished::REASON_FAILED;
+    if (failed_ || finished.reason() == pb::RequestFinished::REASON_REJECTED) {
+      rejection_ = finished.error().empty() ? "the engine refused it" : finished.error();
+    }
+  }
+  if (matcher_.stopped()) finish_reason_ = "stop";
+  if (StopIsText()) PutOut(OutputKind::kContent, stop_string(), &out);
+  CountReleased();
+  return out;
+}
+
+std::vector<OutputDelta> Answer::Abandon() {
+  Deltas out;
+  if (finished()) return out;
+  PushEnd(&out);
+  finish_reason_ = "cancelled";
+  CountReleased();
+  return out;
+}
+
+void Answer::PushToken(TokenId token, Deltas* out) {
+  const std::string text = detokenizer_.Push(token);
+  if (options_.parser == nullptr) return PushText(text, out);
+  const bool inside = options_.parser->inside_reasoning();
+  absl::string_view before = text;
+  const std::string own = tokenizer_->TokenBytes(token, /*render_control=*/true);
+  const bool is_control = !own.empty() && tokenizer_->TokenBytes(token, /*render_control=*/false).empty();
+  // What was held back of other tokens comes with it.
+  if (is_control && !options_.render_control && absl::ConsumeSuffix(&before, own)) {
+    PushText(before, out);
+    PushText(own, out, /*control=*/true);
+    dropped_bytes_ += own.size();
+  } else {
+    PushText(text, out);
+  }
+  if (inside && options_.parser->inside_reasoning()) ++reasoning_tokens_;
+}
+
+void Answer::PushText(absl::string_view text, Deltas* out, bool control) {
+  fed_bytes_ += text.size();
+  code_points_ += CodePoints(text);
+  if (options_.parser == nullptr) {
+    PutOut(OutputKind::kContent, matcher_.Push(text), out);
+  } else {
+    Pass(control ? options_.parser->FeedControl(text) : options_.parser->Feed(text), out);
+  }
+}
+
+// What the detokenizer still holds can complete a stop string as well.
+void Answer::PushEnd(Deltas* out) {
+  const int64_t code_points = code_points_;  // what is cut short is no character before the token that ended the answer
+  PushText(detokenizer_.Flush(), out);
+  code_points_ = code_points;
+  if (options_.parser != nullptr) Pass(options_.parser->Finish(), out);
+  if (!matcher_.stopped()) PutOut(OutputKind::kContent, matcher_.Flush(), out);
+}
+
+void Answer::Pass(Deltas parsed, Deltas* out) {
+  for (OutputDelta& delta : parsed) {
+    if (matcher_.stopped()) return;
+    if (delta.kind == OutputKind::kContent) {
+      PutOut(OutputKind::kContent, matcher_.Push(delta.text), out);
+      continue;
+    }
+    // A stop string does not reach over what stands between two stretches of content.
+    PutOut(OutputKind::kContent, matcher_.Flush(), out);
+    if (delta.kind == OutputKind::kReasoning) {
+      PutOut(OutputKind::kReasoning, std::move(delta.text), out);
+    } else {
+      out->push_back(std::move(delta));
+    }
+  }
+}
+
+void Answer::PutOut(OutputKind kind, std::string text, Deltas* out) {
+  if (text.empty()) return;
+  (kind == OutputKind::kReasoning ? reasoning_ : text_) += text;
+  if (!out->empty() && out->back().kind == kind) {
+    out->back().text += text;
+  } else {
+    out->push_back({kind, std::move(text), ""});
+  }
+}
+
+// The answer has ended by a stop string that is part of it.
+bool Answer::StopIsText() const {
+  return matcher_.stopped() && options_.include_stop && !absl::c_linear_search(options_.ends, stop_string());
+}
+
+void Answer::CountReleased() {
+  if (matcher_.held_bytes() == 0) dropped_bytes_ = 0;
+  const size_t undecided = options_.parser == nullptr ? 0 : options_.parser->held_bytes();
+  const uint64_t held = undecided + matcher_.held_bytes() + dropped_bytes_;
+  while (released_tokens_ < tokens_.size() && (finished() || ends_in_bytes_[released_tokens_] + held <= fed_bytes_)) {
+    ++released_tokens_;
+  }
+}
+
+size_t Answer::ListableTokens() const {
+  const size_t all = tokens_.size();
+  if (all == listed_) return all;
+  if (finished()) {
+    const bool without_last = !options_.list_end && (stop_token_ || (finish_reason_ == "stop" && !StopIsText()));
+    return without_last ? all - 1 : all;
+  }
+  // One that ends the answer waits until the session says that it did.
+  return std::min(released_tokens_, Ends(tokens_.back().token) ? all - 1 : all);
+}
+
+std::vector<ListedToken> Answer::TakeListed() {
+  std::vector<ListedToken> listed;
+  for (const size_t end = ListableTokens(); listed_ < end; ++listed_) {
+    const SampledToken& token = tokens_[listed_];
+    listed.push_back({token.token, token.logprob, token.top, options_.first_offset + text_offsets_[listed_]});
+  }
+  return listed;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,100 @@
+#ifndef STAGECOACH_COORDINATOR_CLI_OPTIONS_CLUSTER_OPTIONS_H_
+#define STAGECOACH_COORDINATOR_CLI_OPTIONS_CLUSTER_OPTIONS_H_
+
+// The options that say which model runs, on what cluster, and how.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/job/job_settings.h"
+#include "common/model/model_description.h"
+#include "coordinator/cli/options/job_options.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/session/session.h"
+
+namespace stagecoach {
+
+// --load-format dummy with --shape, --type and --layers: a model without weights (common/gguf/dummy_model.h) in the
+// place of a file.
+struct DummyOptions {
+  std::string load_format = "gguf";
+  std::vector<std::string> shapes, types;  // as given, with commas
+  std::optional<int64_t> layers;           // the first ones of every shape; absent: all
+};
+
+// As the user gave them; 0 and empty mean the default that the help names.
+struct ClusterOptions : JobSettings {
+  std::string model;
+  DummyOptions dummy;
+  std::string plan;
+  double startup_timeout_s = 60;
+  double relaunch_timeout_s = 600;
+  std::string hostfile;
+  std::string hosts;
+  std::string hosts_option = "--host";  // its name, where that stands for something else
+  LauncherKind launcher = LauncherKind::kAuto;
+  std::string launcher_args;
+  std::string rsh_agent;
+  double host_timeout_s = 30;
+  std::string stage_worker;
+  bool dry_run = false;
+};
+
+// Files that describe hosts and links (--cluster, --profile), of which one may be given; empty: none.
+struct PlaceSources {
+  std::string cluster, profile;
+
+  bool given() const { return !cluster.empty() || !profile.empty(); }
+  std::string Name() const;  // "profile FILE", "cluster FILE", "assumed"
+};
+
+// -m, required, and --q2-layout.
+void AddModelFileOptions(CLI::App* app, ClusterOptions* options);
+// -m, with more help, or --load-format dummy with what belongs to it.
+void AddModelOptions(CLI::App* app, ClusterOptions* options, const std::string& more_help = "");
+// `several`: of shapes and types; else one of each.
+void AddDummyOptions(CLI::App* app, DummyOptions* options, bool several);
+// All of a verb that runs a model file. `context_help` describes -c/--ctx-size.
+void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);
+// Hosts, and what starts the ranks there.
+void AddLaunchOptions(CLI::App* app, ClusterOptions* options);
+// The same with the settings that say where stages run, and with what.
+void AddHostOptions(CLI::App* app, ClusterOptions* options);
+// All of a verb that looks at a cluster, with a model or without one: then it does what `without` says.
+void AddProbeOptions(CLI::App* app, ClusterOptions* options, const std::string& without);
+// The hosts of verbs that start nothing: --hostfile, --host, --cluster and --profile.
+void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, PlaceSources* sources);
+
+// What plans reckon with beside the stages' times: --coordinator-us and --wake-us.
+void AddTurnOptions(CLI::App* app, double* coordinator_us, double* wake_us);
+
+// The models that were asked for: `files`, or every shape in every type. Usage errors: both, a shape without a type or
+// the other way round, and where `required` nothing at all.
+absl::StatusOr<std::vector<std::string>> ModelsOf(const std::vector<std::string>& files, const DummyOptions& options,
+                                                  bool required);
+// Sets options->model to the one that was asked for; it stays empty where there is none.
+absl::Status ResolveModel(ClusterOptions* options, bool required);
+// The words of a command that asks for the same; none where no shape is asked for.
+std::vector<std::string> DummyWords(const DummyOptions& options);
+// Reads all of a model but its weights. Failures carry their exit code.
+absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenDescription(const std::string& path,
+                                                                        const std::string& q2_layout);
+
+// The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become
+// absolute. The job's fingerprints stay empty. A saved plan (--plan) sets what it fixes: hosts, stages, layers of each,
+// threads, micro-batches in flight and chunk; whether it fits the hosts, the engine finds out.
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const HyperParameters& model,
+                                                const RunContext& context);
+// The same for a job that may have no model: what depends on one is not checked.
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const RunContext& context);
+
+// Prints the launch line (--dry-run).
+absl::Status PrintLaunch(const LaunchOptions& launch);
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_COORDINATOR_CLI_OPTIONS_CLUSTER_OPTIONS_H_

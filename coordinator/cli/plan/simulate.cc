@@ -1,0 +1,356 @@
+// simulate: how a run on a cluster would go, by the real engine and scheduler in simulated time. Reads the model's
+// header alone.
+
+#include "CLI/App.hpp"
+#include "common/base/status_macros.h"
+#include "common/json/json_value.h"
+#include "common/obs/step_log.h"
+#include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
+#include "coordinator/bench/arrivals.h"
+#include "coordinator/bench/bench_work.h"
+#include "coordinator/bench/sweep_point.h"
+#include "coordinator/cli/options/cluster_options.h"
+#include "coordinator/cli/options/job_options.h"
+#include "coordinator/cli/options/option_values.h"
+#include "coordinator/cli/options/printing.h"
+#include "coordinator/cli/plan/plan_places.h"
+#include "coordinator/cli/plan/simulate_report.h"
+#include "coordinator/cli/sweep/sweep_options.h"
+#include "coordinator/cli/sweep/sweep_points.h"
+#include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
+#include "coordinator/job/job_setup.h"
+#include "coordinator/plan/host_profile.h"
+#include "coordinator/sim/replay.h"
+#include "coordinator/sim/sim_trace.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr NumberRange kSimSecondsRange = {0, 1e9};
+constexpr NumberRange kSimBoundRange = {0, 1e6, /*open_min=*/true};
+constexpr int64_t kDefaultRequests = 64;
+constexpr double kFrontUs = 50;  // a guess
+
+struct SimulateOptions {
+  ClusterOptions cluster;  // the model, and all that makes a job
+  PlaceSources sources;
+  bool split_by_cost = false;
+
+  RequestLoad load = {.prompt = *ParseLengths("128"), .output = *ParseLengths("64")};
+  std::optional<int64_t> request_count;
+  std::optional<int64_t> concurrency;
+  double slo_ttft_s = 0;
+
+  double coordinator_us = kAssumedTurnUs, wake_us = kAssumedWakeUs, front_us = kFrontUs;
+  SimFailures failures;
+
+  bool json = false;
+  std::vector<std::string> policies;  // comma lists, as given
+  std::string directory;              // of points; empty: none is kept
+  std::string replay;
+
+  // Requests under way at any time; 0: no limit.
+  int64_t Concurrency() const {
+    return concurrency.value_or(load.arrivals.kind == Arrivals::Kind::kClosedLoop ? cluster.max_num_seqs : 0);
+  }
+};
+
+void AddSimulatedHosts(CLI::App* app, SimulateOptions* o) {
+  const HelpGroup group(app, kClusterGroup);
+  AddModelOptions(app, &o->cluster);
+  AddPlannedPlaceOptions(app, &o->cluster, &o->sources);
+  AddJobSettings(app, &o->cluster, Settings({"q2_layout", "stages", "layer_split", "threads", "context", "isa"}));
+  AddFlag(app, "--split-by-cost", &o->split_by_cost,
+          "split the layers as `coordinator plan` would for these hosts, not as a job that knows only their cores");
+  AddText(app, "--plan", &o->cluster.plan, "FILE", "follow a saved plan (coordinator plan -o FILE)");
+}
+
+void AddSimulatedJob(CLI::App* app, SimulateOptions* o) {
+  const HelpGroup group(app, kBatchingGroup);
+  AddTexts(app, "--policy", &o->policies, "NAME,...",
+           absl::StrCat("what a micro-batch takes: ", NamesIn(kPolicies),
+                        " (coordinator help generate says what they are). Of several, or all, each is simulated and a "
+                        "table compares them"))
+      ->default_str(PolicyName(o->cluster.policy));
+  o->cluster.prefix_caching = false;  // as of a sweep's points; made-up prompts have nothing in common
+  AddJobSettings(app, &o->cluster, [](const JobSetting& setting) {
+    const absl::string_view name = setting.name;
+    return (setting.group != SettingGroup::kCluster || name == "emulated_link") && name != "policy";
+  });
+}
+
+void AddSimulatedLoad(CLI::App* app, SimulateOptions* o) {
+  const HelpGroup group(app, "Load");
+  AddInteger(app, "--requests", &o->request_count, {1, kMostRequests}, "requests; of a trace its first ones",
+             absl::StrCat(kDefaultRequests, "; all of a trace"));
+  AddParsed(app, "--arrivals", kArrivalsHelp, "WHEN", "closed",
+            [o](const std::string& text) { return Store(ParseArrivalsOption(text), &o->load.arrivals); });
+  AddInteger(app, "--concurrency", &o->concurrency, {0, kMostRequests},
+             "requests under way at any time; what comes on top waits at the client; 0: no limit",
+             "--max-num-seqs with closed arrivals, else 0");
+  AddParsed(app, "--prompt", "tokens of a prompt: 512, uniform:64:1024 or lognormal:MEDIAN:SIGMA[:LONGEST]", "LENGTH",
+            "128", [o](const std::string& text) { return Store(ParseLengths(text), &o->load.prompt); });
+  AddParsed(app, "--output", "tokens of an answer, as --prompt", "LENGTH", "64",
+            [o](const std::string& text) { return Store(ParseLengths(text), &o->load.output); });
+  AddDuration(app, "--slo-ttft", &o->slo_ttft_s, kSimBoundRange,
+              "goodput: most to the first token, such as 500ms; --slo-itl is the bound of the mean gap after that");
+  AddSeed(app, "--seed", &o->load.seed, "of arrivals, lengths, jitter and failures", "0");
+}
+
+void AddSimulatedWorld(CLI::App* app, SimulateOptions* o) {
+  const HelpGroup group(app, "Simulated world");
+  AddTurnOptions(app, &o->coordinator_us, &o->wake_us);
+  AddNumber(app, "--front-us", &o->front_us, {0, 1e7},
+            "microseconds that the front takes for a request, from the end that it waits for to the engine");
+  AddList<double>(app, "--fail-at", &o->failures.at_s, "SECONDS,...", "a stage is lost at these times",
+                  [](absl::string_view text) { return ParseNumber(text, kSimSecondsRange); });
+  AddNumber(app, "--mtbf", &o->failures.mean_between_s, kSimBoundRange,
+            "mean seconds between two losses of one stage, by chance (otherwise none is lost)", "");
+  AddNumber(app, "--detect", &o->failures.detect_s, kSimSecondsRange, "seconds until a loss is known");
+  AddNumber(app, "--relaunch", &o->failures.relaunch_s, kSimSecondsRange,
+            "seconds from then until the next job is ready");
+  AddText(app, "--replay", &o->replay, "FILE",
+          "instead of all this: run the scheduler again over the times of a recorded run (--step-log) and say whether "
+          "every micro-batch comes out as it was");
+  AddFlag(app, "--json", &o->json,
+          "one line for each policy: the record of a point of a sweep, with \"simulated\": true");
+  AddText(app, "-o", &o->directory, "DIR",
+          "add that record to the points of this directory, which `coordinator sweep report DIR` shows beside what a "
+          "sweep measured there");
+}
+
+// The requests of the load; of a trace the first ones.
+absl::StatusOr<std::vector<ArrivingRequest>> RequestsOfLoad(const SimulateOptions& o) {
+  RequestLoad load = o.load;
+  load.requests = o.request_count.value_or(kDefaultRequests);
+  if (load.arrivals.kind != Arrivals::Kind::kTrace) return MakeRequests(load);
+  absl::StatusOr<std::vector<ArrivingRequest>> trace = ReadArrivalTrace(load.arrivals.trace_file);
+  if (!trace.ok()) return OfOption("--arrivals", trace.status());
+  if (o.request_count.has_value() && *o.request_count < static_cast<int64_t>(trace->size())) {
+    trace->resize(static_cast<size_t>(*o.request_count));
+  }
+  return trace;
+}
+
+// The planned job as a run makes it: where the user leaves the number of micro-batches open, so does the run.
+absl::StatusOr<JobPlan> JobAsRun(const ClusterQuestion& question, const ClusterPlan& plan, int32_t micro_batches) {
+  pb::ConfigureJob job = question.job;
+  job.set_micro_batches(micro_batches);
+  job.clear_layer_split();
+  for (const pb::StageAssignment& stage : plan.job.stages) {
+    job.add_layer_split(stage.last_layer() - stage.first_layer());
+  }
+  return PlanJob(job, HellosOf(question.profile, question.stage_hosts, question.job.isa()), *question.model,
+                 JobEpoch{});
+}
+
+// As a job's ranks would introduce themselves, the coordinator first.
+std::vector<pb::Hello> RanksOf(const ClusterQuestion& question) {
+  std::vector<pb::Hello> ranks = HellosOf(question.profile, question.stage_hosts, question.job.isa());
+  pb::Hello coordinator;
+  coordinator.set_host(question.profile.hosts[static_cast<size_t>(question.profile.coordinator)].name);
+  ranks.insert(ranks.begin(), std::move(coordinator));
+  return ranks;
+}
+
+class SimulateVerb : public Verb {
+ public:
+  SimulateVerb()
+      : Verb("simulate", "run the real scheduler over a cluster that costs time instead of work",
+             "coordinator simulate --load-format dummy --shape qwen3-8b --type q8_0 --cluster hosts.json "
+             "--max-num-seqs 32 --arrivals poisson:2 --prompt 512 --output 128 --policy all") {}
+  void AddOptions(CLI::App* app) override {
+    AddSimulatedHosts(app, &options_);
+    AddSimulatedJob(app, &options_);
+    AddSimulatedLoad(app, &options_);
+    AddSimulatedWorld(app, &options_);
+  }
+  absl::Status Run(const RunContext& context) override {
+    if (!options_.replay.empty()) return RunReplay();
+    RETURN_IF_ERROR(ResolveModel(&options_.cluster, /*required=*/true));
+    const ClusterOptions& job = options_.cluster;
+    ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model, OpenDescription(job.model, job.q2_layout));
+    const absl::StatusOr<std::vector<Policy>> policies = ParsePolicies(options_.policies, job.policy);
+    if (!policies.ok()) return UsageError(policies.status().message());
+    ASSIGN_OR_RETURN(requests_, RequestsOfLoad(options_));
+    if (policies->size() > 1) {
+      for (const auto& [flag, file] : {std::pair("--step-log", &job.step_log), std::pair("--trace", &job.trace)}) {
+        if (!file->empty()) return UsageError(absl::StrCat(flag, " is of one run; give one --policy with it"));
+      }
+      return Compare(*policies, context, model);
+    }
+    options_.cluster.policy = policies->front();
+    ASSIGN_OR_RETURN(const SimulatedRun run, SimulateOnce(context, model));
+    return WriteStdout(options_.json ? SweepPointLine(run.point)
+                                     : SimulationText(run.summary, run.point, run.assumptions));
+  }
+
+ private:
+  absl::Status RunReplay() const {
+    const absl::StatusOr<std::vector<StepRecord>> records = ReadStepLog(options_.replay);
+    if (!records.ok()) return WithExitCode(records.status(), ExitCode::kInputFile);
+    const absl::StatusOr<std::vector<ReplayedJob>> jobs = Replay(*records);
+    if (!jobs.ok()) return OfOption(absl::StrCat("--replay: '", options_.replay, "'"), jobs.status());
+    return WriteStdout(options_.json ? CompactJson(ReplayJson(*jobs)) + "\n" : ReplayText(*jobs));
+  }
+
+  // What the planner is asked: the job as a run without a plan would make it, but where the user wants otherwise.
+  absl::StatusOr<ClusterQuestion> Question(const LaunchOptions& launch, const PlanPlaces& places,
+                                           std::shared_ptr<const ModelDescription> model) const {
+    ClusterQuestion question = QuestionOf(std::move(model), places, launch);
+    question.coordinator_us = options_.coordinator_us;
+    question.wake_us = options_.wake_us;
+    question.load = MeanLoad(requests_);
+    if (question.job.micro_batches() == 0) {  // the planner would look for the best number
+      const auto stages = static_cast<int32_t>(question.stage_hosts.size());
+      question.job.set_micro_batches(std::max(question.job.decode_groups(), stages));
+    }
+    if (!options_.split_by_cost) RETURN_IF_ERROR(SplitAsRun(&question));
+    return question;
+  }
+
+  absl::StatusOr<SimOptions> WorldOf(const ClusterQuestion& question, const ClusterPlan& plan) const {
+    SimOptions options;
+    options.cluster.pipeline = plan.pipeline->model;
+    for (const UplinkFacts& uplink : question.profile.uplinks) {
+      options.cluster.uplinks.push_back({uplink.bytes_per_s(), uplink.hosts});
+    }
+    options.cluster.turn_s = options_.coordinator_us * 1e-6;
+    options.cluster.wake_s = options_.wake_us * 1e-6;
+    options.cluster.stage_delay_s = question.job.stage_delay_us() * 1e-6;
+    options.hand_over_s = options_.front_us * 1e-6;
+    ASSIGN_OR_RETURN(options.scheduler, SchedulerOptionsOf(question.job, plan.job, *question.model));
+    options.decode_groups = question.job.decode_groups();
+    options.vocab = question.model->hyper.vocab;
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const int64_t tokens = requests_[i].prompt_tokens + requests_[i].output_tokens;
+      if (tokens <= plan.job.context) continue;
+      return UsageError(absl::StrCat("request ", i, " has ", requests_[i].prompt_tokens, " + ",
+                                     requests_[i].output_tokens, " tokens, but the context is ", plan.job.context,
+                                     "; give shorter lengths (a longest one to a lognormal), or more KV cache"));
+    }
+    options.requests = requests_;
+    options.concurrency = options_.Concurrency();
+    options.slo_ttft_s = options_.slo_ttft_s;
+    options.slo_itl_s = options_.cluster.slo_itl_s;
+    options.failures = options_.failures;
+    options.seed = options_.load.seed;
+    return options;
+  }
+
+  // The run; its logs are written beside it.
+  absl::StatusOr<SimOutcome> Simulated(const ClusterQuestion& question, const ClusterPlan& plan) const {
+    ASSIGN_OR_RETURN(SimOptions world, WorldOf(question, plan));
+    StepTee steps;
+    std::unique_ptr<StepLog> log;
+    if (!question.job.step_log().empty()) {
+      ASSIGN_OR_RETURN(log, StepLog::Open(question.job.step_log(), /*append=*/false));
+      log->WaitForTheDisk();
+      steps.Add(log.get());
+    }
+    SimTrace trace(TraceHeaderOf(question.job, plan.job, RanksOf(question)));
+    if (!question.job.trace().empty()) {
+      steps.Add(&trace);
+      world.on_job = [&trace](int64_t at_us) { trace.BeginJob(at_us); };
+    }
+    if (!steps.empty()) world.steps = &steps;
+    absl::StatusOr<SimOutcome> outcome = Simulate(world);
+    if (absl::IsResourceExhausted(outcome.status())) return WithExitCode(outcome.status(), ExitCode::kLostStages);
+    RETURN_IF_ERROR(outcome.status());
+    if (log != nullptr) RETURN_IF_ERROR(log->Close());
+    if (!question.job.trace().empty()) {
+      if (absl::Status saved = trace.Save(question.job.trace()); !saved.ok()) return InputFileError(saved.message());
+    }
+    return outcome;
+  }
+
+  // The point as a sweep would have it, so that both have one key.
+  SweepPoint Point(const ClusterQuestion& question, const LaunchOptions& launch) const {
+    const ClusterOptions& o = options_.cluster;
+    SweepPoint point;
+    SweepConfig& config = point.config;
+    static_cast<JobSettings&>(config) = o;
+    config.model = question.job.model_path();
+    config.hosts = o.hosts.empty() ? launch.hostfile : o.hosts;
+    config.stages = static_cast<int64_t>(question.stage_hosts.size());
+    config.threads = question.job.threads();
+    config.micro_batches = launch.job.micro_batches();
+    config.prefill_chunk = question.job.prefill_chunk();
+    config.arrivals = ArrivalsText(options_.load.arrivals);
+    config.concurrency = options_.Concurrency();
+    const bool own_lengths = options_.load.arrivals.kind == Arrivals::Kind::kTrace;
+    config.prompt = own_lengths ? "trace" : LengthsText(options_.load.prompt);
+    config.output = own_lengths ? "trace" : LengthsText(options_.load.output);
+    config.requests = static_cast<int64_t>(requests_.size());
+    config.slo_ttft_s = options_.slo_ttft_s;
+    config.seed = options_.load.seed;
+    point.origin = OriginHere(*question.model);
+    return point;
+  }
+
+  // As a sweep adds a point that it has measured.
+  absl::Status Keep(const SweepPoint& point) const {
+    ASSIGN_OR_RETURN(const std::unique_ptr<SweepFile> file, OpenSweepFile(options_.directory));
+    return WithExitCode(file->Append(point), ExitCode::kInputFile);
+  }
+
+  // A run under the policy that options_.cluster has.
+  struct SimulatedRun {
+    SweepPoint point;
+    RunSummary summary;
+    std::vector<std::string> assumptions;
+  };
+  absl::StatusOr<SimulatedRun> SimulateOnce(const RunContext& context,
+                                            const std::shared_ptr<const ModelDescription>& model) const {
+    ClusterOptions job = options_.cluster;
+    if (job.policy != Policy::kThrottled) job.slo_itl_s = 0;  // then it is a bound of goodput alone
+    ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(job, model->hyper, context));
+    ASSIGN_OR_RETURN(PlanPlaces places, FindPlaces(options_.cluster, options_.sources, launch));
+    AddEmulatedLink(options_.cluster.emulated_link, &places.profile);
+    absl::StatusOr<ClusterQuestion> question = Question(launch, places, model);
+    if (!question.ok()) return PlanFailure(question.status());
+    absl::StatusOr<ClusterPlan> plan = PlanCluster(*question);
+    if (!plan.ok()) return PlanFailure(plan.status());
+    absl::StatusOr<JobPlan> as_run = JobAsRun(*question, *plan, launch.job.micro_batches());
+    if (!as_run.ok()) return PlanFailure(as_run.status());
+    plan->job = *std::move(as_run);
+    ASSIGN_OR_RETURN(const SimOutcome outcome, Simulated(*question, *plan));
+    SweepPoint point = Point(*question, launch);
+    const RunSummary summary = SummaryOf(*plan, *question, outcome);
+    TakeOutcome(*plan, summary, outcome, &point);
+    point.prediction->source = options_.sources.Name();
+    if (!options_.directory.empty()) RETURN_IF_ERROR(Keep(point));
+    return SimulatedRun{std::move(point), summary, places.assumptions};
+  }
+
+  absl::Status Compare(const std::vector<Policy>& policies, const RunContext& context,
+                       const std::shared_ptr<const ModelDescription>& model) {
+    std::vector<SweepPoint> points;
+    std::vector<std::string> assumptions;
+    for (const Policy policy : policies) {
+      options_.cluster.policy = policy;
+      ASSIGN_OR_RETURN(SimulatedRun run, SimulateOnce(context, model));
+      points.push_back(std::move(run.point));
+      assumptions = std::move(run.assumptions);
+    }
+    std::string text;
+    if (options_.json) {
+      for (const SweepPoint& point : points) text += SweepPointLine(point);
+      return WriteStdout(text);
+    }
+    text = absl::StrCat("simulated    ", requests_.size(), " requests under each policy; nothing ran\n");
+    for (const std::string& assumption : assumptions) absl::StrAppend(&text, "assumed      ", assumption, "\n");
+    return WriteStdout(text + PolicyTable(points));
+  }
+
+  SimulateOptions options_;
+  std::vector<ArrivingRequest> requests_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> MakeSimulateVerb() { return std::make_unique<SimulateVerb>(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,316 @@
+#include "coordinator/doctor/findings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/base/shown_text.h"
+#include "common/host/host_info.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
+#include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
+#include "coordinator/launch/launch_check.h"
+#include "coordinator/launch/launcher_backend.h"
+#include "coordinator/plan/probe_plan.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr double kBusyShare = 0.5;            // of the cores, by other programs
+constexpr double kSlowLinkBytesPerS = 0.1e9;  // a little less than a Gbit/s
+constexpr double kSlowLatencyUs = 1000;
+constexpr double kClockUs = 10000;
+
+const char* LevelName(Finding::Level level) {
+  switch (level) {
+    case Finding::Level::kOk: return "ok";
+    case Finding::Level::kWarning: return "warning";
+    case Finding::Level::kError: return "error";
+  }
+  return "error";
+}
+
+std::string Gib(uint64_t bytes) { return absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / 1073741824.0); }
+std::string Count(int64_t count, absl::string_view one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
+
+// A host of the probe with what its first stage said.
+struct ProbedHostFacts {
+  std::string subject;
+  const pb::Hello& hello;
+  const pb::ProbeHost& host;
+  int stages = 0;
+  int threads = 0;  // of all its stages
+  int nodes = 1;    // of NUMA memory
+};
+
+void FindWeaknesses(const ProbedHostFacts& facts, Findings* out) {
+  const auto warn = [&](std::string found, std::string fix) {
+    out->push_back(Finding::Warning(facts.subject, std::move(found), std::move(fix)));
+  };
+  const int cores = std::max(facts.hello.allowed_cores(), 1);
+  if (facts.threads > cores) {
+    warn(absl::StrCat(Count(facts.stages, "stage"), " of ", facts.threads / facts.stages, " threads on ",
+                      Count(cores, "core"), ": they take turns"),
+         "give the host fewer slots, or fewer --threads");
+  }
+  const double quota = facts.host.cpu_quota();
+  if (quota > 0 && quota < facts.hello.cpus_size()) {
+    warn(absl::StrFormat(
+             "a CPU quota of %.1f cores over %d hardware threads: threads cannot be bound, and stop when it is used up",
+             quota, facts.hello.cpus_size()),
+         "give the container whole CPUs (a static CPU policy, cpuset) in place of a quota");
+  } else if (!facts.host.binds()) {
+    warn("threads cannot be bound to CPUs", "allow sched_setaffinity in the container's seccomp profile");
+  }
+  if (facts.host.load() > kBusyShare * cores) {
+    warn(absl::StrFormat("other programs compute: a load of %.1f on %s", facts.host.load(), Count(cores, "core")),
+         "end them; a pipeline is as fast as its slowest stage");
+  }
+  if (facts.nodes > facts.stages) {
+    warn(absl::StrCat(Count(facts.nodes, "NUMA node"), ", but ", Count(facts.stages, "stage")),
+         "give the host a slot for each node: a stage reads the memory of its own node faster");
+  }
+  if (facts.host.huge_pages() == "never") {
+    warn("no huge pages: memory is read more slowly, by a tenth or so",
+         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+  }
+  const uint64_t shared = kSharedMemoryPerRank * static_cast<uint64_t>(facts.stages + 1);
+  if (facts.host.shared_memory_bytes() < shared) {
+    warn(absl::StrCat(facts.host.shared_memory_bytes() >> 20, " MiB are free in /dev/shm, where its ranks meet"),
+         absl::StrCat("give it ", shared >> 20, " MiB or more (docker run --shm-size)"));
+  }
+}
+
+void FindHosts(const pb::ProbeReport& report, Findings* out) {
+  std::vector<std::string> names;
+  for (const pb::ProbedStage& stage : report.stages()) names.push_back(report.hellos(stage.stage() + 1).host());
+  for (const HostStages& group : GroupByHost(names)) {
+    const int first = group.stages.front();
+    ProbedHostFacts facts{absl::StrCat("host ", group.host), report.hellos(first + 1), report.stages(first).host()};
+    facts.stages = static_cast<int>(group.stages.size());
+    for (const int stage : group.stages) facts.threads += report.stages(stage).threads();
+    for (const pb::CpuPlace& cpu : facts.hello.cpus()) facts.nodes = std::max(facts.nodes, cpu.node() + 1);
+    const std::string isa = facts.hello.isas().empty()
+                                ? "no instruction set"
+                                : InstructionSetName(static_cast<pb::InstructionSet>(*facts.hello.isas().rbegin()));
+    out->push_back(Finding::Ok(
+        facts.subject,
+        absl::StrCat(Count(facts.stages, "stage"), ", ", Count(facts.hello.allowed_cores(), "core"), ", ", isa, ", ",
+                     Gib(facts.hello.available_memory_bytes()), " of ", Gib(facts.host.memory_bytes()),
+                     " free, huge pages ", facts.host.huge_pages().empty() ? "not known" : facts.host.huge_pages())));
+    FindWeaknesses(facts, out);
+  }
+}
+
+std::string StageOf(const pb::ProbeReport& report, int stage) {
+  if (stage < 0) return absl::StrCat("the coordinator on ", report.hellos(0).host());
+  return StageName(stage, report.hellos(stage + 1).host());
+}
+
+void FindLinks(const pb::ProbeReport& report, Findings* out) {
+  for (const pb::ProbeLink& link : report.links()) {
+    const std::string subject =
+        absl::StrCat(StageOf(report, link.from_stage()), " -> ", StageOf(report, link.to_stage()));
+    if (!link.error().empty()) {
+      out->push_back(ErrorOfMessage(subject, link.error()));
+      continue;
+    }
+    const std::string found =
+        absl::StrFormat("latency %.1f us, %.1f Gbit/s", link.latency_us(), link.bytes_per_s() * 8e-9);
+    if (link.bytes_per_s() < kSlowLinkBytesPerS || link.latency_us() > kSlowLatencyUs) {
+      out->push_back(Finding::Warning(subject, found, "put neighbouring stages on hosts of one fast network"));
+    } else {
+      out->push_back(Finding::Ok(subject, found));
+    }
+    if (link.from_stage() >= 0 || std::abs(link.clock_offset_us()) <= link.clock_error_us() + kClockUs) continue;
+    out->push_back(Finding::Warning(
+        StageOf(report, link.to_stage()),
+        absl::StrFormat("its clock differs from the coordinator's by %.3f s (+- %.6f s)", link.clock_offset_us() * 1e-6,
+                        link.clock_error_us() * 1e-6),
+        "run chrony or another NTP client on both hosts; nothing fails, but times of logs do not agree"));
+  }
+}
+
+void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model, Findings* out) {
+  if (model.empty()) return;
+  int same = 0;
+  for (const pb::ProbedStage& stage : report.stages()) {
+    const std::string name = StageOf(report, stage.stage());
+    const std::vector<FileFingerprint> found = FromProto(stage.model().fingerprints());
+    if (stage.model_code() != 0) {
+      out->push_back(Finding::Error(name, stage.model_error(), "put the file at the same path on every host",
+                                    ExitCode::kInputFile));
+    } else if (!std::equal(found.begin(), found.end(), model.begin(), model.end(), SameContent)) {  // as a stage does
+      out->push_back(Finding::Error(
+          name, "its model file is another one than here (size, header and samples of the data are compared)",
+          "put the same file there", ExitCode::kInputFile));
+    } else {
+      ++same;
+    }
+  }
+  if (same == report.stages_size()) out->push_back(Finding::Ok("model", "every stage sees the same file"));
+}
+
+// Why a job cannot use a host; empty where it can. `shortages`: of launch_check.h.
+std::optional<Finding> WhyNotUsed(const std::string& subject, const HostAnswer& answer, const pb::Hello& own,
+                                  const std::vector<std::string>& shortages) {
+  if (!answer.report.has_value()) {
+    const std::string said = answer.said.empty() ? "" : absl::StrCat("; its login wrote ", ShownText(answer.said));
+    return Finding::Error(
+        subject, answer.trouble.empty() ? absl::StrCat("gave no answer in time", said) : answer.trouble,
+        absl::StrCat("check the name, that `ssh ", answer.host,
+                     " true` works without a password, and that stage_worker is at the same path there"));
+  }
+  if (const std::string other = OtherVersion(answer.report->hello(), own); !other.empty()) {
+    return Finding::Error(subject, other, "install one version on every host");
+  }
+  if (!shortages.empty()) return ErrorOfMessage(subject, absl::StrJoin(shortages, "; "));
+  if (answer.LacksModel()) {
+    return Finding::Error(subject, absl::StrCat("cannot read the model file '", answer.model, "'"),
+                          "put it there, say where it is by model=PATH in the host file, or give --weights stream",
+                          ExitCode::kInputFile);
+  }
+  return std::nullopt;
+}
+
+// Hosts are told apart by what they call themselves: `own` this one, each other one in its answer.
+void FindNamesOfOneHost(const std::vector<HostAnswer>& answers, const pb::Hello& own,
+                        const std::vector<LaunchHost>& hosts, Findings* out) {
+  std::map<std::string, std::string> named;
+  for (const LaunchHost& host : hosts) {
+    if (host.here) named.emplace(own.host(), host.name());
+  }
+  for (const HostAnswer& answer : answers) {
+    if (!answer.report.has_value()) continue;
+    const auto [first, is_new] = named.emplace(answer.report->hello().host(), answer.host);
+    if (is_new) continue;
+    out->push_back(Finding::Warning(
+        absl::StrCat("hosts ", first->second, " and ", answer.host),
+        absl::StrCat("both call themselves '", first->first, "': stages share the cores and memory of one host"),
+        "name a host once, with all its slots; if they are two, give each a host name of its own"));
+  }
+}
+
+}  // namespace
+
+Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code) {
+  const size_t end = std::min(message.rfind("; "), message.size());
+  return Finding::Error(std::move(subject), std::string(message.substr(0, end)),
+                        std::string(absl::StripPrefix(message.substr(end), "; ")), code);
+}
+
+Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
+                          const std::vector<LaunchHost>& hosts, int stages, int threads) {
+  Findings findings;
+  std::set<std::string> left_out, spare;
+  for (const LaunchHost& host : hosts) {
+    if (host.slots.spare) spare.insert(host.name());
+  }
+  std::map<std::string, std::vector<std::string>> shortages;
+  for (const HostAnswer& answer : answers) {
+    if (answer.report.has_value()) {
+      shortages[answer.host] = ShortagesThere(*answer.report, answer.host, hosts, stages, threads);
+    }
+    if (WhyNotUsed("", answer, own, shortages[answer.host]).has_value()) left_out.insert(answer.host);
+  }
+  const bool others_do = PlaceStages(hosts, stages, left_out).stages() == stages;  // as the launch will place them
+  for (const HostAnswer& answer : answers) {
+    const std::string subject = absl::StrCat("host ", answer.host);
+    if (std::optional<Finding> why_not = WhyNotUsed(subject, answer, own, shortages[answer.host]);
+        why_not.has_value()) {
+      if (others_do || spare.contains(answer.host)) why_not->level = Finding::Level::kWarning;
+      if (others_do) absl::StrAppend(&why_not->found, " (a job of ", Count(stages, "stage"), " does without it)");
+      findings.push_back(*std::move(why_not));
+      continue;
+    }
+    findings.push_back(
+        Finding::Ok(subject, absl::StrCat("can be reached, version ", answer.report->hello().program_version())));
+    for (const pb::LeftProcess& left : answer.report->left()) {
+      findings.push_back(Finding::Warning(subject,
+                                          absl::StrCat("process ", left.pid(), " (", left.name(), ", state ",
+                                                       left.state(), ") of an earlier job does not end"),
+                                          "end it, or restart the host: it holds memory"));
+    }
+  }
+  FindNamesOfOneHost(answers, own, hosts, &findings);
+  return findings;
+}
+
+Findings FindingsOfReport(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model) {
+  Findings findings;
+  FindHosts(report, &findings);
+  FindLinks(report, &findings);
+  FindModel(report, model, &findings);
+  return findings;
+}
+
+ExitCode VerdictOf(const Findings& findings) {
+  ExitCode code = ExitCode::kOk;
+  for (const Finding& finding : findings) {
+    if (finding.level != Finding::Level::kError) continue;
+    code = code == ExitCode::kOk || code == finding.code ? finding.code : ExitCode::kLaunch;
+  }
+  return code;
+}
+
+std::string FindingsText(const Findings& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    absl::StrAppend(&text, absl::StrFormat("%-8s ", LevelName(finding.level)), finding.subject, ": ", finding.found,
+                    finding.fix.empty() ? "" : "; ", finding.fix, "\n");
+  }
+  return text;
+}
+
+std::string FindingsJson(const Findings& findings) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"level", LevelName(finding.level)},
+                    {"subject", finding.subject},
+                    {"found", finding.found},
+                    {"fix", finding.fix}});
+  }
+  return PrettyJson({{"would_run", VerdictOf(findings) == ExitCode::kOk}, {"findings", std::move(list)}});
+}
+
+Findings FindingsOfNetwork(const TriedHosts& tried, const std::string& own_networks,
+                           const std::vector<LaunchHost>& hosts, int stages) {
+  Findings findings;
+  for (const auto& [host, path] : tried.paths) {
+    findings.push_back(Finding::Ok(absl::StrCat("host ", host), absl::StrCat("TCP goes both ways, ", path)));
+  }
+  if (!own_networks.empty() && !tried.answers.empty()) {
+    findings.push_back(Finding::Ok(
+        "network", absl::StrCat("is as you set it, ", own_networks, "; TCP between the hosts was not tried alone")));
+  } else if (const McaSettings settings = NetworkSettings("btl_tcp", tried.networks); !settings.empty()) {
+    const auto option = [](std::string* out, const auto& setting) {
+      absl::StrAppend(out, "--mca ", setting.first, " ", setting.second);
+    };
+    findings.push_back(Finding::Ok("network", absl::StrCat("Open MPI is told ", absl::StrJoin(settings, " ", option),
+                                                           " (the same in --launcher-args replaces it)")));
+  }
+  std::set<std::string> left_out;
+  for (const auto& [host, why] : tried.unreachable) left_out.insert(host);
+  for (const HostAnswer& answer : tried.answers) {
+    if (!answer.report.has_value()) left_out.insert(answer.host);
+  }
+  const bool others_do = PlaceStages(hosts, stages, left_out).stages() == stages;
+  for (const auto& [name, why] : tried.unreachable) {
+    Finding finding = ErrorOfMessage(absl::StrCat("host ", name), why);
+    const bool spare = std::any_of(hosts.begin(), hosts.end(),
+                                   [&host = name](const LaunchHost& h) { return h.name() == host && h.slots.spare; });
+    if (others_do || spare) finding.level = Finding::Level::kWarning;
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace stagecoach

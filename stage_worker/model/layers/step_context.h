@@ -1,0 +1,195 @@
+#ifndef STAGECOACH_STAGE_WORKER_MODEL_LAYERS_STEP_CONTEXT_H_
+#define STAGECOACH_STAGE_WORKER_MODEL_LAYERS_STEP_CONTEXT_H_
+
+// What the parts of the forward pass share while a step runs: the step's rows (step_plan.h), its buffers, and the
+// layers. All threads of the gang run the same code; between two barriers each works on its own rows, heads or output
+// rows, and what one phase wrote the next may read.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/base/aligned_buffer.h"
+#include "common/model/footprint.h"
+#include "common/model/model_description.h"
+#include "stage_worker/kv/kv_pool.h"
+#include "stage_worker/model/layers/step_plan.h"
+#include "stage_worker/weights/stage_weights.h"
+
+namespace stagecoach {
+
+// The same input from row `first` on; `cols` wide.
+Activations RowsFrom(const Activations& input, int64_t cols, int64_t first);
+
+// The right-hand side of matrix products: rows of activations in every form that is wanted. One after the other serves
+// inputs of several widths.
+class MatmulInput {
+ public:
+  // Has memory for rows [max_rows, max_cols] in these forms: InputForms::Bytes of it.
+  MatmulInput(const InputForms& forms, int64_t max_rows, int64_t max_cols);
+
+  // Sets columns [begin, begin + count) of a row of an input that is `cols` wide, in these forms. For the int8 form
+  // begin and count are multiples of 32. Different parts may be set by different threads.
+  void Set(const Kernels& kernels, const InputForms& forms, int64_t row, int64_t cols, int64_t begin, const float* x,
+           int64_t count);
+
+  // Sets a whole row to the first one of `from`, which is as wide and has these forms.
+  void Copy(const InputForms& forms, int64_t row, int64_t cols, const Activations& from);
+
+  // All rows of an input that is `cols` wide; meaningful in the forms that were set.
+  Activations View(int64_t cols) const;
+
+ private:
+  AlignedBuffer x_;            // float [rows, cols]
+  AlignedBuffer q_;            // int8 [rows, cols]
+  AlignedBuffer scales_;       // float [rows, cols / 32]
+  AlignedBuffer starts_;       // int32 [rows, cols / 32]
+  AlignedBuffer half_starts_;  // int32 [rows, cols / 16]
+  AlignedBuffer bf16_;         // uint16 [rows, cols]
+};
+
+// One thread's part of ExpertScratch.
+struct ExpertWorkerScratch {
+  explicit ExpertWorkerScratch(const ExpertScratchSizes& sizes);
+
+  AlignedBuffer routing;          // float: what Route works in
+  AlignedBuffer chosen, weights;  // int32 and float [kFewRows, k]: of steps with so few rows
+  AlignedBuffer begins, active;   // int32 [E + 1], [E]: see ExpertPlan
+  AlignedBuffer rows, places;     // int32 [pairs], [pairs]
+  MatmulInput gathered;           // [kExpertGatherRows, D]
+  AlignedBuffer outputs;          // float: what all units give for some columns of D
+};
+
+// For layers of experts: ExpertScratchSizes::bytes() of aligned memory. A pair is a row and one of the experts that it
+// chose.
+struct ExpertScratch {
+  explicit ExpertScratch(const ExpertScratchSizes& sizes);
+
+  const int64_t rows, output_floats;         // ExpertScratchSizes' rows and outputs
+  AlignedBuffer logits;                      // float [rows, E in whole panels]
+  AlignedBuffer chosen, weights;             // int32 and float [rows, k]
+  MatmulInput activated;                     // [pairs, F], pairs by expert
+  std::vector<ExpertWorkerScratch> workers;  // [threads]
+  // The next piece of work of either phase that nobody has taken; 0 when no thread is in that phase.
+  std::atomic<int64_t> next_activation{0}, next_output{0};
+};
+
+// One thread's working memory for attention.
+struct AttentionScratch {
+  explicit AttentionScratch(const WalkMemory& memory);
+
+  AlignedBuffer q;       // float [columns, key_dim]
+  AlignedBuffer state;   // float [columns, 2 + value_dim]: maxima, sums, weighted values
+  AlignedBuffer limits;  // int32 [columns]
+  AlignedBuffer begins;  // int32 [columns]
+  AlignedBuffer values;  // V tiles of a granule, of latent attention
+  const uint8_t* k_tiles[kAttentionGranule / kTilePositions];
+  const uint8_t* v_tiles[kAttentionGranule / kTilePositions];
+  const uint8_t* next_k_tiles[kAttentionGranule / kTilePositions];
+};
+
+// What the threads that share walks hand to each other: the partial states of StepPlan's cuts.
+struct AttentionPartials {
+  explicit AttentionPartials(const WalkMemory& memory);
+
+  AlignedBuffer states;                              // float [columns, 2 + value_dim], as in AttentionScratch for each
+  std::unique_ptr<std::atomic<int32_t>[]> finished;  // [cuts]: pieces; all 0 when no thread is in Attend
+};
+
+// One thread's working memory outside of attention.
+struct WorkerScratch {
+  explicit WorkerScratch(const LayerScratchSizes& sizes);
+
+  AlignedBuffer row;    // float [width]: a row on its way into an input
+  MatmulInput input;    // [kFewRows, width]
+  AlignedBuffer block;  // float [2, kBlockFloats]: outputs of one or two matrices
+};
+
+// Latent attention around its walks; empty without it.
+struct LatentScratch {
+  LatentScratch(const LatentScratchSizes& sizes, int64_t rows, int threads);
+
+  // One thread's part of a head: an input of its own matrix, and the outputs.
+  struct Head {
+    MatmulInput input;     // [kLatentRows, head_width]
+    AlignedBuffer output;  // float [kLatentRows, head_outputs]
+  };
+
+  const LatentScratchSizes sizes;
+  AlignedBuffer q_a;        // float [rows, q_a_stride]
+  AlignedBuffer q;          // float [rows, q_stride]: not absorbed
+  AlignedBuffer row;        // float [rows, row_stride]: what the cache keeps
+  AlignedBuffer output;     // float [rows, output_stride]
+  std::vector<Head> heads;  // [threads]
+};
+
+// The angles of one RopeTable for all rows.
+struct StepAngles {
+  explicit StepAngles(int64_t rows, int64_t pairs);
+
+  int64_t pairs;           // of a row
+  AlignedBuffer cos, sin;  // float [rows, pairs]
+};
+
+// The buffers of a step, made once for the largest one: LayerScratchSizes::bytes() of aligned memory. A stride is a
+// width rounded up to whole panels, because the matrix kernel writes whole panels.
+struct StepScratch {
+  explicit StepScratch(const LayerScratchSizes& sizes);
+
+  const int64_t q_stride, kv_stride, attended_stride;
+  std::vector<StepAngles> angles;  // [LayerScratchSizes::ropes]
+  AlignedBuffer q;                 // float [rows, q_stride]; of latent attention absorbed, [heads, key_dim]
+  AlignedBuffer k, v;              // float [rows, kv_stride]
+  AlignedBuffer attended;          // float [rows, attended_stride]; of latent attention [heads, kv_rank]
+  MatmulInput input;               // [rows, D or attn_output's], of steps with more than kFewRows
+  MatmulInput ffn_input;           // [rows, F] of dense and shared units
+  AlignedBuffer delta;             // float [rows, D]: an output that is completed; 0 between the halves
+  ExpertScratch experts;
+  LatentScratch latent;
+  std::vector<WorkerScratch> workers;       // [threads]
+  std::vector<AttentionScratch> attention;  // [threads]
+  AttentionPartials partials;
+  std::atomic<int64_t> next_attention_work{0};  // 0 when no thread is in Attend
+};
+
+// One layer as the steps run it: all that no step changes.
+struct StageLayer {
+  const LayerSpec& spec;
+  const LayerWeights& weights;
+  int64_t pool_layer = 0;  // its place among the layers of this stage that share its KV pool
+  size_t walks = 0;        // which of StepPlan's walks are its attention's
+  int32_t angles = -1;     // which of StepScratch's angles it rotates by; -1: it does not rotate
+  LayerInputForms forms;
+};
+
+// The layers of a stage, which begin with the model's `first_layer`, with the places that their walks and angles have
+// in `sizes`. The model and `weights`, one a layer, outlive them.
+std::vector<StageLayer> MakeLayers(const ModelDescription& model, int64_t first_layer,
+                                   const std::vector<LayerWeights>& weights, const LayerScratchSizes& sizes,
+                                   const Kernels& kernels);
+
+struct StepContext {
+  int64_t hidden;  // D
+  const Kernels& kernels;
+  const StepPlan& plan;
+  std::vector<KvPool>& pools;  // [block groups]
+  StepScratch& scratch;
+
+  KvPool& PoolOf(const LayerSpec& layer) const { return pools[static_cast<size_t>(layer.block_group)]; }
+};
+
+// One thread of the gang.
+struct Worker {
+  Gang& gang;
+  int thread;
+
+  int threads() const { return gang.threads(); }
+  Gang::Part Share(int64_t count) const { return Gang::Share(count, thread, gang.threads()); }
+  void Barrier() const { gang.Barrier(); }
+};
+
+}  // namespace stagecoach
+
+#endif  // STAGECOACH_STAGE_WORKER_MODEL_LAYERS_STEP_CONTEXT_H_

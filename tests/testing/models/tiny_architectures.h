@@ -1,0 +1,108 @@
+#ifndef STAGECOACH_TESTS_TESTING_MODELS_TINY_ARCHITECTURES_H_
+#define STAGECOACH_TESTS_TESTING_MODELS_TINY_ARCHITECTURES_H_
+
+// Random models of every architecture: experts, windows, sinks, latent attention, norms behind the layers, scales and
+// caps. Each optional tensor and key can be there or not. Complete enough to load, tokenise and run. tiny_model.h has
+// plain dense ones.
+//
+// The values are lively: routers choose by natural margins, biases are not near zero, windows and YaRN's ramp lie
+// within a few dozen positions, clamps and caps clip, so that a feature that is left out or applied wrongly moves the
+// logits by far more than any rounding. Every tensor's values depend on its name and the seed only; what can be written
+// in two forms (fused or apart) has the same values in both where the type of its matrices can be encoded here.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/gguf/gguf_writer.h"
+#include "common/quant/tensor_type.h"
+
+namespace stagecoach::testing {
+
+struct TinyArchitectureOptions {
+  std::string architecture;
+  int64_t layers = 3;  // of the forward pass
+  int64_t vocab = 301;
+  int64_t context = 512;
+  int64_t hidden = 0, ffn = 0;         // ffn: of dense layers
+  std::vector<int64_t> ffn_of_layers;  // instead of ffn: one for every layer
+
+  // Of matrices. A row that is no multiple of the type's block falls back to Q8_0, and else to F16, as quantisers do.
+  // Routers are F32.
+  TensorType type = TensorType::kF32;
+  TensorType expert_type = TensorType::kF32;
+  TensorType vector_type = TensorType::kF32;  // of norms, biases and sinks
+  bool lively = true;  // false: every matrix keeps the size of what it multiplies, norms are about 1
+  bool tied = true;    // no output.weight
+  uint64_t seed = 7;
+  int shards = 1;
+
+  // Attention.
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t rotated = 0;  // components of a head that are rotated; 0: all, and no key
+  bool qkv_biases = false, output_bias = false, fused_qkv = false;
+  bool qk_norms = false;
+  bool whole_norms = false;  // qk_norms over whole vectors, not one for every head
+  bool sinks = false;
+  int64_t window = 0;                       // of windowed layers; 0: no key
+  int64_t window_period = 0;                // key sliding_window_pattern: all but the last of so many layers; 0: no key
+  std::vector<bool> windowed;               // the same key as an array, one value a layer
+  double attention_scale = 0;               // 0: no key
+  double attention_cap = 0, logit_cap = 0;  // 0: no key
+
+  // Latent attention, in place of heads of their own.
+  int64_t q_rank = 0;                                 // 0: one matrix from hidden to q
+  int64_t kv_rank = 0, plain_dim = 0, value_dim = 0;  // a head: plain_dim and `rotated` of a key, value_dim of a value
+  bool split_kv_b = true;                             // else attn_kv_b, and the keys of before it was split
+
+  // Rotation.
+  double freq_base = 10000;
+  double freq_base_windowed = 0;  // 0: no key
+  std::string rope_scaling;       // empty: no key
+  double rope_factor = 0;         // 0: no key
+  int64_t original_context = 0;   // 0: no key
+  double yarn_log_multiplier = 0;
+  double rope_attention_factor = 0;
+  bool rope_factors = false;       // rope_freqs.weight; where it is not lively, Llama 3.1's
+  bool long_rope_factors = false;  // the long and the short ones
+  bool rotates = true;             // granite: rope.scaling.finetuned says whether anything is rotated
+
+  // Granite's multipliers; 0: no key.
+  double embedding_scale = 0, residual_scale = 0, logit_scale = 0;
+
+  // Norms of the layer. renamed_ffn_norm: the one before the FFN is called post_attention_norm.
+  bool pre_norms = true, post_norms = false, renamed_ffn_norm = false;
+  bool fused_ffn = false;   // gate and up in one ffn_up, as Phi 3 has them
+  bool ffn_biases = false;  // of dense layers
+
+  // Experts; none with 0.
+  int64_t experts = 0, experts_used = 0, expert_ffn = 0;
+  int64_t shared_experts = 0, dense_lead = 0;
+  int64_t groups = 0, groups_used = 0;  // 0: no keys
+  int gating = 0;                       // key expert_gating_func; 0: none
+  bool router_bias = false, expert_biases = false, selection_bias = false;
+  bool weights_norm = false;  // false: no key
+  double weights_scale = 0;   // 0: no key
+  bool fused_gate_up = false;
+  double expert_gain = 1;  // of gate and up, to reach a clamp; down makes up for it
+  bool nextn = false;      // one more block at the end, which predicts the token after the next
+};
+
+// The architectures: qwen3moe, gpt-oss, glm4moe, deepseek2, minimax-m2, mixtral (llama with experts), gemma2, gemma3,
+// phi3, granite, olmo2, smollm3, llama, qwen2, qwen3.
+const std::vector<std::string>& TinyArchitectureNames();
+
+// The options of an architecture with everything that its published models have. Widths suit rows of whole blocks of
+// both types and are otherwise multiples of as little as possible.
+TinyArchitectureOptions TinyArchitecture(const std::string& architecture, TensorType type = TensorType::kF32);
+TinyArchitectureOptions TinyArchitecture(const std::string& architecture, TensorType type, TensorType expert_type);
+
+// The model as a writer, for tests that change something before they write it.
+GgufWriter TinyArchitectureModel(const TinyArchitectureOptions& options);
+
+// Writes the model and returns the path to open, as WriteTinyModel does.
+std::string WriteTinyArchitecture(const std::string& path, const TinyArchitectureOptions& options);
+
+}  // namespace stagecoach::testing
+
+#endif  // STAGECOACH_TESTS_TESTING_MODELS_TINY_ARCHITECTURES_H_

@@ -1,0 +1,524 @@
+// Serving over HTTP and a session before an engine that plays a script.
+
+#include "coordinator/serve/service/serving.h"
+
+#include <atomic>
+#include <set>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/json/json.h"
+#include "common/json/json_value.h"
+#include "common/wire/handshake.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/sanitizers.h"
+#include "tests/testing/shared_data.h"
+#include "tests/unit/coordinator/serve/service/scripted_service.h"
+
+namespace stagecoach {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kChat[] = "/v1/chat/completions";
+constexpr char kCompletions[] = "/v1/completions";
+
+std::string Completion(const std::string& more = "") {
+  return absl::StrCat(R"({"prompt":"Say it.","max_tokens":64)", more, "}");
+}
+std::string Chat(const std::string& more = "") {
+  return absl::StrCat(R"({"messages":[{"role":"user","content":"Say it."}])", more, "}");
+}
+
+std::string CodeOf(const std::string& body) { return Json::parse(body)["error"]["code"]; }
+
+void ExpectError(const HttpReply& reply, int status, const std::string& code) {
+  EXPECT_EQ(reply.status, status) << reply.body;
+  EXPECT_EQ(CodeOf(reply.body), code);
+}
+
+std::vector<Json> ChoicesOf(const Stream& stream) {
+  std::vector<Json> choices;
+  for (const std::string& data : stream.data) {
+    if (data == "[DONE]") continue;
+    for (const Json& choice : Json::parse(data).value("choices", Json::array())) choices.push_back(choice);
+  }
+  return choices;
+}
+
+// The text of all deltas of one choice.
+std::string TextOf(const Stream& stream, int index = 0) {
+  std::string text;
+  for (const Json& choice : ChoicesOf(stream)) {
+    if (choice["index"] != index) continue;
+    text += choice.contains("delta") ? choice["delta"].value("content", "") : choice.value("text", "");
+  }
+  return text;
+}
+
+TEST(Serving, AnswersWholeAndAsAStreamWithTheSameText) {
+  ScriptedService service;
+  const HttpReply whole = service.Post(kCompletions, Completion());
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(Json::parse(whole.body)["choices"][0]["text"], kScriptedText);
+  EXPECT_EQ(Json::parse(whole.body)["choices"][0]["finish_reason"], "stop");
+  EXPECT_FALSE(FindHeader(whole.headers, "x-request-id").empty());
+  const Stream stream = service.ReadStream(kCompletions, Completion(R"(,"stream":true)"));
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_EQ(TextOf(stream), kScriptedText);
+  ASSERT_FALSE(stream.data.empty());
+  EXPECT_EQ(stream.data.back(), "[DONE]");
+  const Stream chat = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
+  EXPECT_EQ(TextOf(chat), kScriptedText);
+  EXPECT_EQ(chat.data.back(), "[DONE]");
+}
+
+TEST(Serving, AnAnswerNamesModelInstructionSetsAndVersionItDependsOn) {
+  ScriptedService service;
+  const std::string hash = service.model().hash;
+  EXPECT_EQ(hash.size(), 16u);
+  const Json body = Json::parse(service.Post(kCompletions, Completion()).body);
+  EXPECT_EQ(body["system_fingerprint"], absl::StrCat("sc-", hash, "-avx2-", kProgramVersion));
+  pb::JobReady job;
+  for (const auto set : {pb::INSTRUCTION_SET_AVX512, pb::INSTRUCTION_SET_AVX2, pb::INSTRUCTION_SET_AVX512}) {
+    job.add_stages()->set_isa(set);
+  }
+  EXPECT_EQ(SystemFingerprint(service.model(), job), absl::StrCat("sc-", hash, "-avx2+avx512-", kProgramVersion));
+}
+
+TEST(Serving, ListensWhileTheModelLoadsAndGeneratesWhenItIsReady) {
+  ScriptedService service({.engine = {.ready = false}});
+  const HttpReply refused = service.Post(kCompletions, Completion());
+  ExpectError(refused, 503, "loading");
+  EXPECT_FALSE(FindHeader(refused.headers, "retry-after").empty());
+  const HttpReply health = *service.Get("/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(Json::parse(health.body)["status"], "loading");
+  EXPECT_EQ(service.Post("/tokenize", R"({"prompt":"one two"})").status, 200);
+  EXPECT_EQ(service.Get("/v1/models")->status, 200);
+  EXPECT_EQ(service.Get("/metrics")->status, 200);
+  service.engine().BeReady();
+  EXPECT_TRUE(ComesTrue([&] { return service.Get("/health")->status == 200; }));
+  EXPECT_EQ(Json::parse(service.Get("/v1/health")->body)["status"], "ok");
+  EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200);
+}
+
+TEST(Serving, SaysWhatIsWrongWithARequestThatNoRouteTakes) {
+  ScriptedService service;
+  EXPECT_EQ(CodeOf(service.Get("/v2/models")->body), "not_found");
+  EXPECT_EQ(service.Get("/v2/models")->status, 404);
+  const HttpReply wrong = *service.Get(kCompletions);
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(FindHeader(wrong.headers, "allow"), "POST");
+  const HttpReply form = service.Post(kCompletions, Completion(), {{"Content-Type", "text/plain"}});
+  ExpectError(form, 415, "unsupported_media_type");
+  EXPECT_THAT(form.body, HasSubstr("found 'text/plain'"));
+  EXPECT_EQ(service.Post("/v1/embeddings", "{}").status, 501);
+  EXPECT_EQ(CodeOf(service.Post(kCompletions, "{").body), "invalid_json");
+  EXPECT_EQ(service.Post(kCompletions, R"({"prompt":"x","max_tokens":-1})").status, 400);
+  HttpCall head;
+  head.method = "HEAD";
+  head.path = "/api/hello";
+  EXPECT_EQ(service.Call(head).status, 200);
+  EXPECT_EQ(service.Post("/api/event_logging/batch", "[1]").status, 204);
+  EXPECT_EQ(Json::parse(service.Get("/version")->body)["version"], "1.2.3");
+  const Json cluster = Json::parse(service.Get("/api/cluster")->body);
+  EXPECT_EQ(cluster["state"], "ready");
+  EXPECT_EQ(cluster["model"]["name"], "scripted");
+}
+
+TEST(Serving, TokensAndTextGoBothWays) {
+  ScriptedService service;
+  const Json tokens = Json::parse(service.Post("/tokenize", R"({"prompt":"one two three"})").body);
+  EXPECT_EQ(tokens["count"], tokens["tokens"].size());
+  Json ask;
+  ask["tokens"] = tokens["tokens"];
+  EXPECT_THAT(Json::parse(service.Post("/detokenize", ask.dump()).body)["content"], HasSubstr("one two three"));
+  EXPECT_THAT(Json::parse(service.Post("/apply-template", Chat()).body)["prompt"],
+              HasSubstr("<|im_start|>user\nSay it."));
+}
+
+// As lm-evaluation-harness's client does: it asks for the texts of special tokens, and for their ids by these.
+TEST(Serving, IsARemoteTokenizer) {
+  ScriptedService service;
+  const Json info = Json::parse(service.Get("/tokenizer_info")->body);
+  EXPECT_EQ(info["eos_token"], "<|im_end|>");
+  EXPECT_THAT(info["chat_template"].get<std::string>(), HasSubstr("<|im_start|>"));
+  Json ask = {{"prompt", info["eos_token"]}, {"add_special_tokens", false}};
+  const Json ids = Json::parse(service.Post("/tokenize", ask.dump()).body)["tokens"];
+  EXPECT_EQ(ids, Json({4095}));
+  EXPECT_EQ(Json::parse(service.Post("/detokenize", Json({{"tokens", ids}}).dump()).body)["prompt"], info["eos_token"]);
+}
+
+TEST(Serving, HasSoManyPlacesForCallsForTokens) {
+  ScriptedServiceOptions options;
+  options.serving.texts.requests = 1;
+  ScriptedService service(options);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(service.Post("/tokenize", R"({"prompt":"one"})").status, 200);
+  options.serving.texts.requests = 0;
+  ScriptedService full(options);
+  std::set<std::string> told;
+  for (const char* path : {"/tokenize", "/detokenize", "/apply-template"}) {
+    const HttpReply reply = full.Post(path, "{}");
+    ExpectError(reply, 429, "queue_full");
+    EXPECT_THAT(reply.body, HasSubstr("0 requests for tokens and texts with 0 bytes are answered, of at most 0 and"));
+    told.insert(std::string(FindHeader(reply.headers, "retry-after")));
+  }
+  EXPECT_EQ(told, (std::set<std::string>{"2", "3", "4"})) << "one after the other";
+  EXPECT_EQ(full.Post(kCompletions, Completion()).status, 200);
+}
+
+TEST(Serving, AStreamsHeadAndFirstEventLeaveWhenItIsAcceptedNotWithTheFirstToken) {
+  ScriptedService service;
+  service.engine().Hold(true);
+  const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"), [&](const Stream& so_far) {
+    if (so_far.data.size() == 1) {
+      EXPECT_EQ(Json::parse(so_far.data[0])["choices"][0]["delta"]["role"], "assistant");
+      service.engine().Hold(false);
+    }
+    return false;
+  });
+  EXPECT_EQ(TextOf(stream), kScriptedText);
+}
+
+TEST(Serving, ACallForMorePromptTokensThanMayWaitIsRefusedWhileOthersWait) {
+  ScriptedService service({.serving = {.calls = {.queue = {.tokens = 20}}}});
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 1; }));
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += " word";
+  const HttpReply reply = service.Post(kCompletions, absl::StrCat(R"({"prompt":")", words, R"("})"));
+  EXPECT_EQ(reply.status, 429) << reply.body;
+  service.engine().Hold(false);
+  calls.Join();
+  EXPECT_EQ(service.Post(kCompletions, absl::StrCat(R"({"prompt":")", words, R"("})")).status, 200);
+}
+
+std::shared_ptr<const ApiKeys> TwoKeys() {
+  ApiKeys keys;
+  for (const char* name : {"ada", "bob"}) {
+    ApiKey key;
+    key.name = name;
+    key.key = absl::StrCat("secret-of-", name);
+    EXPECT_TRUE(keys.Add(key).ok());
+  }
+  return std::make_shared<const ApiKeys>(std::move(keys));
+}
+
+HttpHeaders As(const std::string& name) { return {{"Authorization", absl::StrCat("Bearer secret-of-", name)}}; }
+
+TEST(Serving, AsksForAKeyWhereItHasKeysAndNoTenantTakesAllPlaces) {
+  ScriptedServiceOptions options;
+  options.http.keys = TwoKeys();
+  options.serving.calls.queue.requests = 4;
+  ScriptedService service(options);
+  ExpectError(service.Post(kCompletions, Completion()), 401, "invalid_api_key");
+  EXPECT_EQ(service.Post(kCompletions, Completion(), As("eve")).status, 401);
+  EXPECT_EQ(service.Get("/v1/models")->status, 401);
+  EXPECT_EQ(service.Get("/health")->status, 200);
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion(), As("bob")).status, 200); });
+  for (int i = 0; i < 2; ++i) {
+    calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion(), As("ada")).status, 200); });
+  }
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 3; }));
+  ExpectError(service.Post(kCompletions, Completion(), As("ada")), 429, "tenant_limit");
+  service.engine().Hold(false);
+}
+
+TEST(Serving, AClientThatGoesEndsItsRequestAtTheEngineAndLeavesItsPlace) {
+  ScriptedServiceOptions options;
+  options.each_us = 20000;
+  ScriptedService service(options);
+  service.ReadStream(kCompletions, Completion(R"(,"stream":true)"),
+                     [](const Stream& stream) { return stream.data.size() >= 2; });
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+  // One that waits for its first token, and for no stream.
+  service.engine().Hold(true);
+  HttpCall call;
+  call.method = "POST";
+  call.path = kCompletions;
+  call.body = Completion();
+  service.Call(call, absl::Milliseconds(300));
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 2; }));
+  EXPECT_EQ(service.engine().running() + service.engine().waiting(), 0);
+  EXPECT_TRUE(ComesTrue([&] { return service.session().Status()->unfinished == 0; }));
+}
+
+// Of the one request that an engine was told of.
+pb::SubmitRequest SubmittedWith(const std::string& fields, HttpHeaders headers) {
+  ScriptedServiceOptions options;
+  ApiKeys keys;
+  EXPECT_TRUE(keys.Add({"ada", "secret-of-ada", PriorityClass::kDefault, 2.5}).ok());
+  options.http.keys = std::make_shared<const ApiKeys>(std::move(keys));
+  if (headers.empty()) options.http.keys = nullptr;
+  pb::SubmitRequest submitted;
+  options.engine.script = [&submitted](const pb::SubmitRequest& request) {
+    submitted = request;
+    return testing::ScriptedAnswer();
+  };
+  {
+    ScriptedService service(options);
+    EXPECT_EQ(service.Post(kCompletions, Completion(fields), headers).status, 200);
+  }
+  return submitted;
+}
+
+TEST(Serving, TheEngineIsToldWhoseARequestIsAndOfWhichClass) {
+  const pb::SubmitRequest batch = SubmittedWith(R"(,"priority":2)", As("ada"));
+  EXPECT_EQ(batch.tenant(), "ada");
+  EXPECT_EQ(batch.weight(), 2.5);
+  EXPECT_EQ(batch.priority_class(), 2);
+  EXPECT_EQ(SubmittedWith("", As("ada")).priority_class(), 1);
+  const pb::SubmitRequest nobody = SubmittedWith(R"(,"priority":0)", {});
+  EXPECT_EQ(nobody.tenant(), "anonymous");
+  EXPECT_EQ(nobody.weight(), 1);
+  EXPECT_EQ(nobody.priority_class(), 0);
+}
+
+TEST(Serving, SeveralChoicesAreSeveralRequestsAndOneAnswer) {
+  ScriptedService service;
+  const HttpReply reply = service.Post(kChat, Chat(R"(,"n":3,"seed":5)"));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Json choices = Json::parse(reply.body)["choices"];
+  ASSERT_EQ(choices.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(choices[i]["index"], i);
+    EXPECT_EQ(choices[i]["message"]["content"], kScriptedText);
+  }
+  EXPECT_EQ(service.engine().submitted(), 3);
+  const Stream stream = service.ReadStream(kChat, Chat(R"(,"n":2,"stream":true)"));
+  EXPECT_EQ(TextOf(stream, 0), kScriptedText);
+  EXPECT_EQ(TextOf(stream, 1), kScriptedText);
+}
+
+TEST(Serving, AStopStringEndsTheAnswerAndTheEnginesRequest) {
+  ScriptedService service({.each_us = 5000});
+  const HttpReply reply = service.Post(kCompletions, Completion(R"(,"stop":" three")"));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(Json::parse(reply.body)["choices"][0]["text"], " one two");
+  EXPECT_EQ(Json::parse(reply.body)["choices"][0]["finish_reason"], "stop");
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+}
+
+TEST(Serving, WhoGetsNoTokenInTimeIsToldSo) {
+  ScriptedService service({.serving = {.calls = {.queue_timeout = absl::Milliseconds(100)}}});
+  service.engine().Hold(true);
+  const HttpReply reply = service.Post(kCompletions, Completion());
+  ExpectError(reply, 504, "queue_timeout");
+  EXPECT_EQ(FindHeader(reply.headers, "x-should-retry"), "false");
+  const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
+  EXPECT_EQ(stream.status, 200);
+  ASSERT_FALSE(stream.data.empty());
+  EXPECT_EQ(CodeOf(stream.data.back()), "queue_timeout");
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 2; }));
+}
+
+TEST(Serving, AnAnswerThatTakesTooLongEndsWithWhatIsThere) {
+  ScriptedService service({.each_us = 50000});
+  const HttpReply reply = service.Post(kCompletions, Completion(R"(,"timeout_s":0.2)"));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Json choice = Json::parse(reply.body)["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_THAT(choice["text"].get<std::string>(), StartsWith(" one"));
+  EXPECT_NE(choice["text"], kScriptedText);
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+}
+
+TEST(Serving, DrainingAnswersWhatWasAcceptedAndTakesNothingNew) {
+  ScriptedService service({.each_us = 20000});
+  Beside calls;
+  calls.Run([&] { EXPECT_EQ(TextOf(service.ReadStream(kChat, Chat(R"(,"stream":true)"))), kScriptedText); });
+  calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
+  service.serving().Drain();
+  EXPECT_TRUE(ComesTrue([&] { return service.Get("/health")->status == 503; }));
+  ExpectError(service.Post(kCompletions, Completion()), 503, "draining");
+  calls.Join();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+}
+
+TEST(Serving, DrainingLosesNothingOfWhatAFullQueueTook) {
+  constexpr int kPlaces = 12;
+  ScriptedService service({.engine = {.max_running = 2}, .serving = {.calls = {.queue = {.requests = kPlaces}}}});
+  service.engine().Hold(true);
+  std::atomic<int> answered{0}, refused{0};
+  Beside calls;
+  for (int i = 0; i < 10 * kPlaces; ++i) {
+    calls.Run([&, i] {
+      const Stream stream = service.ReadStream(
+          i % 2 == 0 ? kChat : kCompletions, i % 2 == 0 ? Chat(R"(,"stream":true)") : Completion(R"(,"stream":true)"));
+      if (stream.status == 429) ++refused;
+      if (stream.status == 200 && TextOf(stream) == kScriptedText && stream.data.back() == "[DONE]") ++answered;
+    });
+  }
+  ASSERT_TRUE(ComesTrue([&] { return refused == 9 * kPlaces && service.engine().submitted() == kPlaces; })) << refused;
+  service.serving().Drain();
+  EXPECT_TRUE(ComesTrue([&] { return service.Get("/health")->status == 503; }));
+  service.engine().Hold(false);
+  calls.Join();
+  EXPECT_EQ(answered, kPlaces);
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+}
+
+TEST(Serving, WhatIsNotAnsweredWithinTheDrainTimeoutIsToldSo) {
+  ScriptedService service({.serving = {.drain_timeout = absl::Milliseconds(100)}});
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] {
+    const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
+    EXPECT_EQ(CodeOf(stream.data.back()), "draining");
+  });
+  calls.Run([&] { EXPECT_EQ(service.Post(kCompletions, Completion()).status, 503); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
+  service.serving().Drain();
+  calls.Join();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+  EXPECT_EQ(service.engine().cancelled(), 2);
+}
+
+TEST(Serving, TheDrainTimeoutIsKeptToWheneverItEnds) {
+  ScriptedServiceOptions options;
+  options.serving.drain_timeout = absl::Milliseconds(200);
+  options.http.tick = absl::Seconds(600);
+  ScriptedService service(options);
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] { EXPECT_EQ(CodeOf(service.Post(kCompletions, Completion()).body), "draining"); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 1; }));
+  const absl::Time begin = absl::Now();
+  service.serving().Drain();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+  EXPECT_GE(absl::Now() - begin, absl::Milliseconds(200));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(5)) << "more than that is no noise";
+}
+
+// Many texts to cut into tokens, whose end nobody waits for.
+TEST(Serving, WhatNeedsNoClusterHoldsTheEndOfAServerNotBack) {
+  constexpr int kTexts = 20;
+  ScriptedService service({.serving = {.drain_timeout = absl::Seconds(60)}});
+  std::string body = R"({"prompt":")";
+  const size_t long_enough = size_t{1} << (testing::kSanitized ? 17 : 20);
+  while (body.size() < long_enough) body += "some words ";
+  body += R"("})";
+  std::atomic<int> answered{0};
+  Beside calls;
+  for (int i = 0; i < kTexts; ++i) {
+    calls.Run([&] {
+      service.Post("/tokenize", body);
+      ++answered;
+    });
+  }
+  ASSERT_TRUE(ComesTrue([&] { return answered > 0; }));
+  service.serving().Drain();
+  EXPECT_EQ(service.Ended(), absl::OkStatus());
+  EXPECT_LT(answered, kTexts);
+  service.Stop();
+}
+
+TEST(Serving, WhenTheClusterIsLostForGoodEveryAnswerEndsWithThat) {
+  ScriptedService service;
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] {
+    const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"));
+    EXPECT_EQ(CodeOf(stream.data.back()), "stages_lost");
+  });
+  calls.Run([&] { ExpectError(service.Post(kCompletions, Completion()), 503, "stages_lost"); });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
+  service.engine().GoAway();
+  calls.Join();
+  EXPECT_EQ(service.Ended().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(CodeOf(service.Post(kCompletions, Completion()).body), "stages_lost");
+}
+
+TEST(Serving, ARequestIsCancelledByItsOwnKeyAlone) {
+  ScriptedServiceOptions options;
+  options.http.keys = TwoKeys();
+  options.each_us = 50000;
+  ScriptedService service(options);
+  HttpHeaders headers = As("ada");
+  headers.emplace_back("x-request-id", "mine");
+  Beside calls;
+  calls.Run([&] {
+    const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"), nullptr, headers);
+    EXPECT_EQ(ChoicesOf(stream).back()["finish_reason"], "length");
+    EXPECT_EQ(stream.data.back(), "[DONE]");
+  });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().sent() > 1; }));
+  HttpCall call;
+  call.method = "DELETE";
+  call.path = "/api/requests/mine";
+  call.headers = As("bob");
+  EXPECT_EQ(service.Call(call).status, 403);
+  call.headers = As("ada");
+  EXPECT_EQ(service.Call(call).status, 200);
+  calls.Join();
+  EXPECT_EQ(service.Call(call).status, 404);
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 1; }));
+}
+
+TEST(Serving, ARequestThatIsCancelledBeforeItsFirstTokenIsToldSoAndNotToComeAgain) {
+  ScriptedService service;
+  service.engine().Hold(true);
+  Beside calls;
+  calls.Run([&] {
+    const HttpReply reply = service.Post(kCompletions, Completion(), {{"x-request-id", "whole"}});
+    ExpectError(reply, 409, "cancelled");
+    EXPECT_EQ(FindHeader(reply.headers, "x-should-retry"), "false");
+  });
+  calls.Run([&] {
+    const Stream stream = service.ReadStream(kChat, Chat(R"(,"stream":true)"), nullptr, {{"x-request-id", "stream"}});
+    EXPECT_EQ(CodeOf(stream.data.back()), "cancelled");
+  });
+  ASSERT_TRUE(ComesTrue([&] { return service.engine().submitted() == 2; }));
+  HttpCall call;
+  call.method = "DELETE";
+  for (const char* id : {"whole", "stream"}) {
+    call.path = absl::StrCat("/api/requests/", id);
+    EXPECT_EQ(service.Call(call).status, 200);
+  }
+  calls.Join();
+  EXPECT_TRUE(ComesTrue([&] { return service.engine().cancelled() == 2; }));
+  EXPECT_EQ(service.session().Status()->unfinished, 0);
+}
+
+TEST(Serving, SaysWhichFieldsItDidNotHeed) {
+  ScriptedService service;
+  const HttpReply reply = service.Post(kCompletions, Completion(R"(,"frobnicate":1)"));
+  EXPECT_EQ(FindHeader(reply.headers, "x-stagecoach-ignored"), "frobnicate");
+}
+
+TEST(Serving, WritesALineARequestAndNoPromptUnlessAskedTo) {
+  const testing::TempDir directory;
+  ScriptedServiceOptions options;
+  const std::string access = directory.File("access"), prompts = directory.File("prompts");
+  auto access_log = LineLog::Open(access, false), prompt_log = LineLog::Open(prompts, true);
+  ASSERT_TRUE(access_log.ok() && prompt_log.ok());
+  options.serving.calls.access_log = *std::move(access_log);
+  options.serving.calls.prompt_log = *std::move(prompt_log);
+  ScriptedService service(options);
+  service.Post(kCompletions, Completion());
+  service.Get("/nowhere").IgnoreError();
+  ASSERT_TRUE(ComesTrue([&] { return absl::StrContains(testing::ReadFileOrDie(access), "nowhere"); }));
+  const std::string text = testing::ReadFileOrDie(access);
+  const Json first = Json::parse(text.substr(0, text.find('\n')));
+  EXPECT_EQ(first["key"], "anonymous");
+  EXPECT_EQ(first["route"], kCompletions);
+  EXPECT_EQ(first["status"], 200);
+  EXPECT_GT(first["completion_tokens"], 5);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_FALSE(absl::StrContains(text, "Say it."));
+  EXPECT_TRUE(absl::StrContains(testing::ReadFileOrDie(prompts), "Say it."));
+  EXPECT_TRUE(absl::StrContains(testing::ReadFileOrDie(prompts), "three four"));
+}
+
+}  // namespace
+}  // namespace stagecoach
