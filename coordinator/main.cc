@@ -12,7 +12,6 @@
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/options/job_options.h"
 #include "coordinator/cli/options/printing.h"
-#include "coordinator/cli/rank_zero.h"
 #include "coordinator/cli/verb.h"
 
 namespace stagecoach {

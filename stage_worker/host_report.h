@@ -1,13 +1,13 @@
 #ifndef STAGECOACH_STAGE_WORKER_HOST_REPORT_H_
 #define STAGECOACH_STAGE_WORKER_HOST_REPORT_H_
 
-// What a front asks of another host, by stage_worker alone.
+// What a front asks of another host, by running stage_worker alone.
 //   --host-report [--clear NAME]... [--look NAME] [--model FILE] [--network SECONDS]
-//     before it starts ranks there (coordinator/launch/hosts/host_survey.h). With --network the host then stays to be
-//     tried by TCP, and to try other hosts as the front tells it (coordinator/launch/hosts/network_trial.h).
+//     before ranks are started there (coordinator/launch/hosts/host_survey.h). With --network the host then answers TCP
+//     trials, and tries other hosts on the front's orders (coordinator/launch/hosts/network_trial.h).
 //   --host-guard NAME COMMAND...
-//     the launcher's own process (Open MPI's orted) runs under it, so that a host that the front cannot reach any more
-//     cleans itself as soon as that process has noticed and ended.
+//     runs the launcher's own process (Open MPI's orted), so that a host that the front cannot reach any more cleans up
+//     when that process ends.
 
 #include <memory>
 #include <optional>
@@ -33,8 +33,8 @@ class NetworkAgent {
   // This host's addresses, and where it listens.
   void Announce(pb::HostReport* report) const;
 
-  // Until the front has closed its connections, none came in time, or nobody reads this program's output any more (its
-  // login has ended).
+  // Serves until the front has closed its connections, none came in time, or nobody reads this program's output any
+  // more (the login has ended).
   void Serve();
 
  private:
@@ -42,23 +42,22 @@ class NetworkAgent {
   std::unique_ptr<TrialServer> server_;  // nullptr: it cannot listen
 };
 
-// Clears this host of the launches of these names (stagecoach.AbC123), then says what it is and has, as one line of
-// text; and whether it can read the model. With --network `network` listens, and is to serve when the line is printed;
-// nullptr refuses that.
-// `arguments`: those after --host-report. kInvalidArgument for anything else than --clear NAME, --look NAME (whose
-// stopped processes are then in the report), --model with an absolute path and --network SECONDS.
+// Clears this host of these launches (stagecoach.AbC123) and reports what it is and has, as one line of text, and
+// whether it can read the model. With --network, `network` listens, and is to serve once the line is printed; nullptr
+// refuses that. `arguments`: those after --host-report: --clear NAME, --look NAME (reports that launch's stopped
+// processes), --model with an absolute path, --network SECONDS; anything else is kInvalidArgument.
 absl::StatusOr<std::string> ReportHost(const std::vector<std::string>& arguments,
                                        std::optional<NetworkAgent>* network = nullptr);
 
-// Ends (SIGKILL) every process of this user that has one of the names on its command line or in its environment: ranks
-// of lost jobs, which hold memory, and what had started them; but not the caller's own ancestors, nor who asks for it
-// (--host-report on its command line). When all have gone, removes the directories of these names in /tmp and in shared
-// memory. Returns what does not go within `most`, such as a process that waits for a device.
+// Kills every process of this user with one of the names on its command line or in its environment: ranks of lost jobs,
+// and what started them; but not the caller's ancestors, nor processes with --host-report on their command line. Then
+// removes the directories of these names in /tmp and /dev/shm. Returns processes that do not end within `most`, for
+// example because they wait for a device.
 std::vector<pb::LeftProcess> ClearHost(const std::vector<std::string>& names, absl::Duration most);
 
-// Runs the command with our descriptors, waits for its end, and clears the host of the launch of this name (ClearHost).
-// Returns the command's exit code, 127 when it cannot be run, 128 and the signal when one ended it. `arguments`: those
-// after --host-guard; 2 when they are no name and a command.
+// Runs the command with our descriptors, waits for its end, and clears the host of this launch (ClearHost). Returns the
+// command's exit code; 127 if it cannot be run; 128 plus the signal that ended it; 2 for wrong arguments. `arguments`:
+// those after --host-guard.
 int GuardHost(std::vector<std::string> arguments);
 
 }  // namespace stagecoach

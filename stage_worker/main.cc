@@ -15,17 +15,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/log.h"
+#include "common/base/manual_page.h"
 #include "common/base/status_macros.h"
 #include "common/host/host_info.h"
+#include "common/job/job_choices.h"
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
 #include "stage_worker/check/self_check.h"
 #include "stage_worker/host_report.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/serve_stage.h"
-#include "stage_worker/usage.h"
+#include "stage_worker/stage_loop.h"
 
 namespace stagecoach {
 namespace {
@@ -33,6 +35,46 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr int kExitFailed = 70;
 constexpr absl::Duration kGatherDeadline = absl::Seconds(60);
+
+// Options for users; the others are for the coordinator, which starts stage_worker for other tasks on a host, too.
+constexpr char kModelFlag[] = "--model";
+constexpr char kCheckKernelsFlag[] = "--check-kernels";
+constexpr char kManualFlag[] = "--manual";
+
+std::string InstructionSetNames() {
+  return absl::StrJoin(kInstructionSets, "|",
+                       [](std::string* out, const NamedValue<InstructionSet>& set) { out->append(set.name); });
+}
+
+// What --help and the manual page print.
+ManualPage StageWorkerManual() {
+  return {
+      .name = "stage_worker",
+      .summary = "computes one stage of a Stagecoach pipeline",
+      .synopsis = {"stage_worker [--model FILE]", "stage_worker --check-kernels [--isa NAME] [--threads N,N,...]",
+                   "stage_worker --help"},
+      .sections =
+          {{.title = "Description",
+            .text = "It is started beside a coordinator, as a rank of the same MPI job; the coordinator tells it which "
+                    "layers it has.\nAlone, it tells in JSON whether its kernels are right and what this machine could "
+                    "do at best."},
+           {.title = "Options",
+            .entries = {{{kModelFlag},
+                         "FILE",
+                         "where this host has the model, when not where the coordinator has it; "
+                         "an absolute path"},
+                        {{kCheckKernelsFlag}, "", "compare every kernel with its scalar twin, then measure"},
+                        {{"--isa"}, InstructionSetNames(), "of this instruction set only"},
+                        {{"--threads"}, "N,N,...", "measure with these numbers of threads"},
+                        {{"--help"}, "", "print this"}}},
+           {.title = "Examples",
+            .commands = {"coordinator generate --pp 2 -m MODEL -p PROMPT          (the coordinator starts it)",
+                         "mpirun -n 1 coordinator generate -m MODEL -p PROMPT : -n 2 stage_worker"}},
+           {.title = "Exit status",
+            .text = "0 when its job ended in order, or its report was printed; 2 for wrong arguments, or without a "
+                    "launcher; 70 for anything else."}},
+      .see_also = {"coordinator"}};
+}
 
 absl::StatusOr<std::vector<pb::Hello>> Introduce(MpiWorld* world, const std::string& model) {
   pb::Hello mine = MakeHello(pb::Hello::ROLE_STAGE, AvailableInstructionSets());

@@ -1,5 +1,3 @@
-#include "stage_worker/serve_stage.h"
-
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -30,7 +28,7 @@
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "proto/probe.pb.h"
-#include "stage_worker/check/machine_peaks.h"
+#include "stage_worker/check/self_check.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/probe/layer_times.h"
 #include "stage_worker/stage_loop.h"
@@ -119,9 +117,8 @@ absl::StatusOr<pb::ProbeAnswer> MeasureModel(const pb::ProbeModelOrder& order, i
   return answer;
 }
 
-// Carries out the coordinator's orders one by one, each with an answer, until the one that ends it. Measurements run on
-// a thread of their own, so pings are answered and heartbeats sent all the while; a later order gives up a link that is
-// still being measured. Runs on the endpoint's thread.
+// Carries out the coordinator's orders, each with an answer, until the last one. Measurements run on their own thread,
+// so pings and heartbeats go on; a new order abandons a link measurement. Runs on the endpoint's thread.
 class ProbeServer {
  public:
   explicit ProbeServer(Endpoint* endpoint) : endpoint_(endpoint), pool_(kMaxTelemetryFrameBytes, 0) {}
@@ -221,9 +218,10 @@ class ProbeServer {
       try {
         result_ = work();
       } catch (const std::bad_alloc&) {
-        result_ = absl::ResourceExhaustedError("not enough memory for the measurement");
+        result_ = absl::ResourceExhaustedError("not enough memory to measure one layer and the head of the model");
       } catch (const std::system_error& error) {
-        result_ = absl::ResourceExhaustedError(absl::StrCat("cannot start the compute threads: ", error.what()));
+        result_ = absl::ResourceExhaustedError(
+            absl::StrCat("cannot start the compute threads: ", error.what(), "; lower `threads`"));
       }
       work_done_.store(true, std::memory_order_release);
       ladder_.Wake();
@@ -286,8 +284,7 @@ class ProbeServer {
   std::thread worker_;
 };
 
-// The coordinator waits for its front before it says anything, so this wait has no deadline of its own: the
-// coordinator's end is the end of the whole job.
+// The coordinator first waits for its front, so this wait has no deadline: the coordinator's end ends the whole job.
 absl::StatusOr<ControlBody> AwaitFirstWord(Endpoint* endpoint) {
   RETURN_IF_ERROR(endpoint->OpenReceive(Channel::kSetup, kCoordinatorRank, kMaxSetupFrameBytes, 1));
   WaitLadder ladder;

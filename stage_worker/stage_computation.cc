@@ -1,8 +1,5 @@
-#include "stage_worker/stage_computation.h"
-
 #include <algorithm>
 #include <chrono>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -12,10 +9,10 @@
 #include "common/base/status_macros.h"
 #include "common/host/host_info.h"
 #include "common/job/job_limits.h"
-#include "common/step/sampling_limits.h"
+#include "common/step/sampling.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
-#include "stage_worker/stream/weight_stream.h"
+#include "stage_worker/stage_loop.h"
 
 namespace stagecoach {
 namespace {
@@ -23,15 +20,14 @@ namespace {
 absl::Status CheckFingerprints(const GgufFile& file, const pb::StageAssignment& assignment) {
   const std::vector<FileFingerprint>& found = file.fingerprints();
   const std::vector<FileFingerprint> expected = FromProto(assignment.fingerprints());
-  if (std::equal(found.begin(), found.end(), expected.begin(), expected.end(), SameContent)) return absl::OkStatus();
+  if (SameContent(found, expected)) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("model file '", file.path(), "' is not the one the coordinator opened (", found.front().size_bytes,
                    " bytes here, ", assignment.fingerprints_size() > 0 ? assignment.fingerprints(0).size_bytes() : 0,
                    " bytes there; header and samples of the data are compared too); put the same file there"));
 }
 
-// The coordinator has read this file and found it good, so whatever is wrong with it here is wrong with this host's
-// copy.
+// The coordinator has read this file successfully, so any error here means that this host's copy is bad.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenSameModel(const pb::StageAssignment& assignment) {
   GgufOpenOptions options;
   ASSIGN_OR_RETURN(options.q2_layout, ParseQ2Layout(assignment.q2_layout()));
@@ -43,7 +39,7 @@ absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenSameModel(const pb::
   return model;
 }
 
-// An assignment that this rank cannot be in comes from another program than ours.
+// An impossible assignment comes from another version of the program.
 absl::Status CheckPlace(const pb::StageAssignment& a, int rank, int ranks) {
   const bool first = a.stage() == 0, last = a.stage() + 1 == a.stages();
   const auto can_be_beside = [&](int32_t other, bool outside) {
@@ -80,12 +76,6 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
   return FromProto(a.wire_type()).status();
 }
 
-absl::Status CheckChecksumLayers(const pb::StageAssignment& a, int64_t layers) {
-  if (a.checksum_layers() == 0 || a.checksum_layers() == layers) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("assigned to checksum ", a.checksum_layers(),
-                                                 " layers, expected 0 or ", layers, ", as the model has"));
-}
-
 absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   StageConfig config;
   config.first_layer = assignment.first_layer();
@@ -117,8 +107,6 @@ StageComputation::StageComputation(const pb::StageAssignment& assignment, int ra
       is_last_(assignment.stage() + 1 == assignment.stages()),
       stream_(stream) {}
 
-StageComputation::~StageComputation() = default;
-
 absl::Status BadFrame(const absl::Status& status) {
   return absl::DataLossError(absl::StrCat("received a bad frame: ", status.message()));
 }
@@ -128,18 +116,18 @@ absl::Status StageComputation::Load() {
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description,
                    stream_ != nullptr ? OpenStreamedModel(assignment_, stream_) : OpenSameModel(assignment_));
   ASSIGN_OR_RETURN(const StageConfig config, ConfigOf(assignment_));
-  RETURN_IF_ERROR(CheckChecksumLayers(assignment_, description->hyper.layer_count()));
+  const int64_t layers = description->hyper.layer_count(), checksummed = assignment_.checksum_layers();
+  if (checksummed != 0 && checksummed != layers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("assigned to checksum ", checksummed, " layers, expected 0 or ", layers, ", as the model has"));
+  }
   ASSIGN_OR_RETURN(model_, StageModel::Load(description, config, &counters_));
   tensor_bytes_read_ = description->file->bytes_read();
   limits_ = LimitsOf(assignment_, description->hyper.hidden, description->hyper.vocab);
-  MakeBuffers();
-  return absl::OkStatus();
-}
-
-void StageComputation::MakeBuffers() {
   pool_ = is_last_ ? std::make_unique<FramePool>(limits_.MaxResultFrameBytes(), 0)
                    : std::make_unique<FramePool>(limits_.MaxStepHeaderBytes(), limits_.MaxStepPayloadBytes());
   wide_hidden_ = AlignedBuffer(limits_.HiddenOutsideBytes(is_last_));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StageComputation::Step> StageComputation::Compute(absl::Span<const uint8_t> bytes, int64_t received_us,

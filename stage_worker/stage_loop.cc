@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kHeartbeatUs = 1000000;
 
-// What the system does not give is this rank's own, final error; it must not end the process unheard.
+// Missing memory or threads are this rank's own, final error; they must be reported.
 template <typename Work>
 absl::Status Guarded(const Work& work) {
   try {
@@ -90,32 +90,29 @@ absl::Status StageLoop::Compute() {
   RETURN_IF_ERROR(computation_.Load());
   loaded_ = true;
   ladder_.Wake();
-  return ComputeFrames();
-}
-
-absl::Status StageLoop::ComputeFrames() {
   while (true) {
     const int64_t begin_us = MonotonicUs();
     const std::optional<Incoming> incoming = incoming_.Take();
     wait_us_ += MonotonicUs() - begin_us;
     if (!incoming.has_value()) return absl::OkStatus();
+    std::unique_lock<std::mutex> lock(send_mu_);
+    const FrameSend last_send = last_send_;
+    lock.unlock();
     ASSIGN_OR_RETURN(StageComputation::Step step,
-                     computation_.Compute(incoming->frame.bytes(), incoming->received_us, LastSend()));
+                     computation_.Compute(incoming->frame.bytes(), incoming->received_us, last_send));
     outgoing_.Push(std::move(step.frame));
     ladder_.Wake();
     if (step.shutdown) return absl::OkStatus();
   }
 }
 
-FrameSend StageLoop::LastSend() {
-  const std::lock_guard<std::mutex> lock(send_mu_);
-  return last_send_;
-}
-
 // --- communication thread --------------------------------------------------------------------------------------------
 
 absl::Status StageLoop::Communicate() {
-  if (stream_ != nullptr) RETURN_IF_ERROR(OpenWeights());
+  if (stream_ != nullptr) {
+    answered_us_ = now_us_();
+    RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kWeights, kCoordinatorRank, kMaxWeightFrameBytes, kWeightCredit));
+  }
   while (!outgoing_.Exhausted() || endpoint_->SendsPending()) {
     ASSIGN_OR_RETURN(const bool progressed, CommunicateOnce());
     if (progressed) {
@@ -146,7 +143,7 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
   RETURN_IF_ERROR(polled.status());
   if (std::optional<ReceivedFrame>& frame = *polled; frame.has_value()) {
     progressed = true;
-    // A frame on the set-up channel once a job runs only wakes this thread up: work is on its way.
+    // In a running job, a frame on the set-up channel only wakes this thread up: work is coming.
     if (frame->channel() == Channel::kWeights) {
       RETURN_IF_ERROR(DeliverWeights(*std::move(frame)));
     } else if (frame->channel() == Channel::kStep) {
@@ -162,9 +159,9 @@ absl::StatusOr<bool> StageLoop::CommunicateOnce() {
   return progressed;
 }
 
-// Where MPI cannot copy from process to process, a large frame arrives in pieces, one or a few whenever its receiver
-// polls. A stage that waited for more than a second polls every 4 to 20 ms, and pieces do not count as progress: 4 MiB
-// of hidden states took 0.5 s. An empty frame arrives whole, and ends those sleeps.
+// Without copies from process to process, MPI delivers a large frame in pieces, a few at each poll of its receiver. A
+// stage idle for more than a second polls every 4 to 20 ms, and pieces do not count as progress: 4 MiB of hidden states
+// took 0.5 s. An empty frame arrives whole and ends those sleeps.
 absl::Status StageLoop::WakeNextStage(int next) {
   const int64_t now = now_us_();
   const bool may_be_idle = now - step_sent_us_ >= WaitPolicy::kIdleAfterUs / 2;
@@ -178,11 +175,6 @@ void StageLoop::NoteSend() {
   noted_send_us_ = counters.last_send_start_us;
   const std::lock_guard<std::mutex> lock(send_mu_);
   last_send_ = {counters.last_send_start_us, static_cast<int64_t>(counters.last_send_us)};
-}
-
-absl::Status StageLoop::OpenWeights() {
-  answered_us_ = now_us_();
-  return endpoint_->OpenReceive(Channel::kWeights, kCoordinatorRank, kMaxWeightFrameBytes, kWeightCredit);
 }
 
 absl::StatusOr<bool> StageLoop::CarryWeights() {
@@ -218,11 +210,7 @@ absl::Status StageLoop::AnnounceReady() {
   // One more receive than the window, so that a frame never waits for its buffer.
   RETURN_IF_ERROR(endpoint_->OpenReceive(Channel::kStep, assignment_.previous_rank(),
                                          computation_.limits().MaxStepFrameBytes(), assignment_.in_flight() + 1));
-  return SendToCoordinator(computation_.Ready());
-}
-
-absl::Status StageLoop::SendToCoordinator(const ControlBody& body) {
-  return SendControl(Channel::kTelemetry, kCoordinatorRank, body);
+  return SendControl(Channel::kTelemetry, kCoordinatorRank, computation_.Ready());
 }
 
 absl::Status StageLoop::SendControl(Channel channel, int destination, const ControlBody& body) {
@@ -238,7 +226,7 @@ absl::Status StageLoop::SendHeartbeat() {
   heartbeat.set_send_us(counters.send_us);
   heartbeat.set_bytes_sent(counters.bytes_sent);
   heartbeat.set_wait_us(wait_us_);
-  return SendToCoordinator(heartbeat);
+  return SendControl(Channel::kTelemetry, kCoordinatorRank, heartbeat);
 }
 
 }  // namespace stagecoach

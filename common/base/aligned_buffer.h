@@ -12,7 +12,8 @@ inline constexpr size_t kBufferAlignment = 64;  // one cache line, one AVX-512 v
 
 inline constexpr size_t RoundUp(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// Uninitialised memory that starts at a multiple of 64 bytes. Move-only; pages that are never touched cost nothing.
+// Uninitialised memory that starts at a multiple of 64 bytes. Move-only; constness is that of the pointer. Pages that
+// are never touched cost nothing.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
@@ -20,17 +21,12 @@ class AlignedBuffer {
   explicit AlignedBuffer(size_t bytes)
       : size_(bytes), data_(static_cast<uint8_t*>(::operator new (bytes, std::align_val_t{kBufferAlignment}))) {}
 
-  uint8_t* data() { return data_.get(); }
-  const uint8_t* data() const { return data_.get(); }
+  uint8_t* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
   template <typename T>
-  T* as() {
+  T* as() const {
     return reinterpret_cast<T*>(data_.get());
-  }
-  template <typename T>
-  const T* as() const {
-    return reinterpret_cast<const T*>(data_.get());
   }
 
  private:

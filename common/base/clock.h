@@ -16,25 +16,23 @@ inline int64_t ReadClockUs(clockid_t clock) {
 
 }  // namespace internal
 
-// Microseconds of a clock that never goes back and is never set; for durations, deadlines and what stages say of their
-// work. All processes of one host share it; between hosts it differs by anything.
+// Microseconds of a monotonic clock: for durations, deadlines and stage times. All processes of one host share it;
+// other hosts have other offsets.
 inline int64_t MonotonicUs() { return internal::ReadClockUs(CLOCK_MONOTONIC); }
 
-// Microseconds since the Unix epoch that never go back within a process: the wall clock read once at start plus
-// monotonic time since. Comparable between hosts as far as their clocks agree; for what people read, never for a
-// decision.
+// Microseconds since the Unix epoch, monotonic within a process: the wall clock at start plus monotonic time since. For
+// display only, never for a decision.
 inline int64_t WallUs() {
   static const int64_t offset = internal::ReadClockUs(CLOCK_REALTIME) - MonotonicUs();
   return offset + MonotonicUs();
 }
 
-// By how much another host's clock differs from ours, found by asking it for the time. The answer was given at some
-// moment between question and arrival, so half of a round trip bounds the error; the shortest round trip is kept. Not
-// thread-safe.
+// The offset of another host's clock, from asking it for the time. It answered at some moment between question and
+// arrival, so half of the round trip bounds the error; the shortest round trip counts. Not thread-safe.
 class ClockOffset {
  public:
-  // We asked at `sent_us` and had the answer at `received_us` of our clock; it says `peer_us` of the other's. A round
-  // trip that ends before it begins is left out.
+  // Our clock: we asked at `sent_us`, and the answer arrived at `received_us`. The other's clock: `peer_us`. A negative
+  // round trip is ignored.
   void Add(int64_t sent_us, int64_t peer_us, int64_t received_us) {
     const int64_t round_trip_us = received_us - sent_us;
     if (round_trip_us < 0 || (known() && round_trip_us >= round_trip_us_)) return;
@@ -44,7 +42,7 @@ class ClockOffset {
 
   bool known() const { return round_trip_us_ != kNone; }
   double offset_us() const { return offset_us_; }  // the other's clock minus ours; 0 before it is known
-  // The offset is right to within this much: half of the round trip, and the microsecond that clocks are read to.
+  // Bound of the error: half of the round trip, plus a microsecond of resolution.
   double error_us() const {
     return known() ? static_cast<double>(round_trip_us_) / 2 + 1 : std::numeric_limits<double>::infinity();
   }

@@ -7,11 +7,11 @@
 
 namespace stagecoach {
 
-// CRC-32C (Castagnoli), reflected, initial value and final xor 0xffffffff. Of two spans of one length that differ in no
-// more than 32 bits that stand together it is never the same. Thread-safe.
+// CRC-32C (Castagnoli), reflected, initial value and final xor 0xffffffff. Detects every difference within 32 adjacent
+// bits of two spans of equal length. Thread-safe.
 uint32_t Crc32c(absl::Span<const uint8_t> bytes);
 
-// Of all that `crc` is of, with `bytes` behind it; 0 is of nothing.
+// Continues `crc` over more bytes; the CRC of no bytes is 0.
 uint32_t ExtendCrc32c(uint32_t crc, absl::Span<const uint8_t> bytes);
 
 }  // namespace stagecoach

@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -23,54 +25,29 @@ absl::Status CannotRead(const std::string& path) {
 }
 
 constexpr mode_t kNewFile = 0666;
+constexpr size_t kWriteBytes = 1 << 20;
 
-// Where the text is written, and what that replaces then.
-struct Target {
-  std::string path;        // the links of the given one followed
-  std::string written;     // <path>.new, or `path` itself where that is a device, a pipe or a directory
-  mode_t mode = kNewFile;  // of what is replaced
-  bool replaces() const { return written != path; }
-};
-
-Target TargetOf(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path real = std::filesystem::canonical(path, error);
-  Target target;
-  target.path = error ? path : real.string();
-  struct stat info = {};
-  const bool there = stat(target.path.c_str(), &info) == 0;
-  if (there) target.mode = info.st_mode & 07777;
-  target.written = there && !S_ISREG(info.st_mode) ? target.path : target.path + ".new";
-  return target;
-}
-
-absl::Status CannotWrite(const std::string& path, int error) {
-  return absl::DataLossError(absl::StrCat("cannot write '", path, "': ", std::strerror(error)));
-}
-
-int Open(const Target& target) {
-  if (target.path.empty()) {
-    errno = ENOENT;
-    return -1;
+// Makes a file beside `path`, of a name that nobody has; -1: errno says why not.
+int CreateBeside(const std::string& path, std::string* fresh) {
+  for (int number = 0;; ++number) {
+    *fresh = absl::StrCat(path, ".new", number == 0 ? "" : absl::StrCat(number));
+    const int descriptor = open(fresh->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kNewFile);
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }
-  const int flags = target.replaces() ? O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC : O_WRONLY | O_CLOEXEC;
-  const int descriptor = open(target.written.c_str(), flags, kNewFile);
-  if (descriptor >= 0 && target.mode != kNewFile && target.replaces()) fchmod(descriptor, target.mode);
-  return descriptor;
-}
-
-// 0, or errno.
-int WriteAll(int descriptor, absl::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return 0;
 }
 
 }  // namespace
+
+bool SameContent(const std::vector<FileFingerprint>& a, const std::vector<FileFingerprint>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const FileFingerprint& one, const FileFingerprint& other) { return SameContent(one, other); });
+}
+
+uint64_t TotalBytes(const std::vector<FileFingerprint>& shards) {
+  uint64_t bytes = 0;
+  for (const FileFingerprint& shard : shards) bytes += shard.size_bytes;
+  return bytes;
+}
 
 LineFile::LineFile(const std::string& path, size_t most_line_bytes)
     : path_(path), most_line_bytes_(most_line_bytes), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
@@ -116,26 +93,87 @@ absl::StatusOr<std::optional<absl::string_view>> LineFile::Next() {
   }
 }
 
-absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
-  const Target target = TargetOf(path);
-  const int descriptor = Open(target);
-  if (descriptor < 0) return CannotWrite(path, errno);
-  int error = WriteAll(descriptor, text);
-  if (close(descriptor) != 0 && error == 0) error = errno;  // some file systems notice only now
-  if (!target.replaces()) return error == 0 ? absl::OkStatus() : CannotWrite(path, error);
-  if (error == 0 && std::rename(target.written.c_str(), target.path.c_str()) != 0) error = errno;
-  if (error == 0) return absl::OkStatus();
-  unlink(target.written.c_str());
-  return CannotWrite(path, error);
+bool WriteFully(int descriptor, absl::string_view text) {
+  while (!text.empty()) {  // more than one round only when the system takes less, as on a full disk
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
 }
 
-absl::Status CheckWholeFile(const std::string& path) {
-  const Target target = TargetOf(path);
-  const int descriptor = Open(target);
-  if (descriptor < 0) return CannotWrite(path, errno);
-  close(descriptor);
-  if (target.replaces()) unlink(target.written.c_str());
-  return absl::OkStatus();
+WholeFile::WholeFile(const std::string& path, InPlace in_place) : path_(path) {
+  if (path.empty()) {
+    Fail(ENOENT);
+    return;
+  }
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(path, error);
+  target_ = error ? path : real.string();
+  struct stat info = {};
+  const bool there = stat(target_.c_str(), &info) == 0;
+  int why = 0;
+  if (!there || S_ISREG(info.st_mode)) {
+    descriptor_ = CreateBeside(target_, &fresh_);
+    why = descriptor_ < 0 ? errno : 0;
+    if (descriptor_ >= 0 && there) fchmod(descriptor_, info.st_mode & 07777);
+  }
+  if (descriptor_ >= 0) return;
+  fresh_.clear();
+  const bool refused = why == EACCES || why == EPERM || why == EROFS;
+  if (there && (why == 0 || (refused && in_place == InPlace::kIfNeeded)))
+    descriptor_ = open(target_.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor_ < 0) Fail(why == 0 ? errno : why);
 }
+
+WholeFile::~WholeFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!fresh_.empty()) unlink(fresh_.c_str());
+}
+
+void WholeFile::Fail(int error) {
+  if (status_.ok()) status_ = absl::DataLossError(absl::StrCat("cannot write '", path_, "': ", std::strerror(error)));
+}
+
+void WholeFile::Add(absl::string_view text) {
+  if (text.size() >= kWriteBytes) {  // not copied: it may be a whole model
+    Flush();
+    return Write(text);
+  }
+  absl::StrAppend(&waiting_, text);
+  if (waiting_.size() >= kWriteBytes) Flush();
+}
+
+void WholeFile::Flush() {
+  Write(waiting_);
+  waiting_.clear();
+}
+
+void WholeFile::Write(absl::string_view text) {
+  // What is no regular file has no end to cut.
+  const bool cuts = status_.ok() && fresh_.empty() && !std::exchange(begun_, true);
+  if (cuts && ftruncate(descriptor_, 0) != 0 && errno != EINVAL) Fail(errno);
+  if (status_.ok() && !WriteFully(descriptor_, text)) Fail(errno);
+}
+
+absl::Status WholeFile::Finish() {
+  Flush();
+  if (descriptor_ >= 0 && close(std::exchange(descriptor_, -1)) != 0) Fail(errno);  // some file systems notice only now
+  if (!status_.ok() || fresh_.empty()) return status_;
+  if (std::rename(fresh_.c_str(), target_.c_str()) != 0) {
+    Fail(errno);
+  } else {
+    fresh_.clear();
+  }
+  return status_;
+}
+
+absl::Status WriteWholeFile(const std::string& path, absl::string_view text, WholeFile::InPlace in_place) {
+  WholeFile file(path, in_place);
+  file.Add(text);
+  return file.Finish();
+}
+
+absl::Status CheckWholeFile(const std::string& path) { return WholeFile(path).status(); }
 
 }  // namespace stagecoach

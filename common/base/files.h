@@ -1,11 +1,12 @@
 #ifndef STAGECOACH_COMMON_BASE_FILES_H_
 #define STAGECOACH_COMMON_BASE_FILES_H_
 
-// Files: told apart, read by lines, written whole.
+// Files: told apart, read by lines, replaced as a whole.
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,10 @@ constexpr bool SameContent(FileFingerprint a, const FileFingerprint& b) {
   a.modified_ns = b.modified_ns;
   return a == b;
 }
+
+// Of the shards of a model, in their order.
+bool SameContent(const std::vector<FileFingerprint>& a, const std::vector<FileFingerprint>& b);
+uint64_t TotalBytes(const std::vector<FileFingerprint>& shards);
 
 // Reads a text file line by line. A line longer than any of ours ends it: what was given by mistake, a model or a
 // device, is found out before it fills the memory. Not thread-safe.
@@ -58,12 +63,44 @@ class LineFile {
   bool whole_ = false;
 };
 
-// Writes a result at once. Nobody ever finds half of one: the text goes into a file beside it, <path>.new, which then
-// takes its place, so that after a failure what was there before still is. A path that leads to a device or a pipe is
-// written as it is. kDataLoss: the path, and what the system says. Thread-safe for different paths.
-absl::Status WriteWholeFile(const std::string& path, absl::string_view text);
+// Writes all of it, with one call where the system takes it. False: errno says why not.
+bool WriteFully(int descriptor, absl::string_view text);
 
-// Whether that could be begun now: for finding it out before much work is done for the text. Leaves nothing behind.
+// Replaces a file atomically: writes the text to a new file beside it (<path>.new, or with a number if that exists),
+// gives that the old file's mode, and renames it. Nobody ever sees half of a text, and after a failure the old one is
+// still there.
+//
+// Devices, pipes, and files in a directory that takes no new file (EACCES, EPERM, EROFS) are written in place, where a
+// failure may leave half of the text. Errors are kDataLoss: the path, and what the system says. Not thread-safe.
+class WholeFile {
+ public:
+  // kNever: a file whose directory takes no new one is refused.
+  enum class InPlace { kIfNeeded, kNever };
+  explicit WholeFile(const std::string& path, InPlace in_place = InPlace::kIfNeeded);
+  ~WholeFile();  // without Finish: changes nothing, unless it writes in place
+  WholeFile(const WholeFile&) = delete;
+
+  const absl::Status& status() const { return status_; }
+  void Add(absl::string_view text);  // errors are those of Finish
+  absl::Status Finish();
+
+ private:
+  void Flush();
+  void Write(absl::string_view text);
+  void Fail(int error);
+
+  const std::string path_;
+  std::string target_;  // the path with its links followed
+  std::string fresh_;   // what is written; empty: the target itself
+  int descriptor_ = -1;
+  bool begun_ = false;  // something was written
+  std::string waiting_;
+  absl::Status status_;
+};
+absl::Status WriteWholeFile(const std::string& path, absl::string_view text,
+                            WholeFile::InPlace in_place = WholeFile::InPlace::kIfNeeded);
+
+// Whether a WholeFile could be begun now, to find out before much work is done. Leaves nothing behind.
 absl::Status CheckWholeFile(const std::string& path);
 
 }  // namespace stagecoach

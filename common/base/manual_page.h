@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_BASE_MANUAL_PAGE_H_
 #define STAGECOACH_COMMON_BASE_MANUAL_PAGE_H_
 
-// A manual page of section 1, as man(1) shows it. What it says comes from the tables that a program parses its
-// arguments by, so that the page and --help are the same. Source of the form: man-pages(7), groff_man(7).
+// A manual page of section 1. It is built from the tables that a program parses its arguments by, so the page and
+// --help agree. Source of the form: man-pages(7), groff_man(7).
 
 #include <string>
 #include <vector>
@@ -37,7 +37,7 @@ struct ManualPage {
 // The page's source. Every text is taken literally.
 std::string ManualRoff(const ManualPage& page, absl::string_view version);
 
-// The same for a terminal, in lines as they come: what --help prints.
+// The same for a terminal: what --help prints.
 std::string ManualText(const ManualPage& page);
 
 }  // namespace stagecoach

@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-// A queue between two threads. Its length is bounded by who uses it, not here. Thread-safe.
+// A queue between two threads. Thread-safe. Its users bound its length.
 template <typename T>
 class Queue {
  public:

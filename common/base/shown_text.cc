@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace stagecoach {
@@ -23,6 +25,17 @@ std::string ShownText(absl::string_view text) {
   constexpr size_t kMostShownBytes = 60;  // each of which may become four
   return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMostShownBytes)),
                       text.size() > kMostShownBytes ? "..." : "", "'");
+}
+
+bool IsPlainName(absl::string_view text, size_t most_bytes) {
+  return !text.empty() && text.size() <= most_bytes && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+  });
+}
+
+std::string CountOf(int64_t count, absl::string_view noun) {
+  if (count == 1) return absl::StrCat("1 ", noun);
+  return absl::StrCat(count, " ", noun, absl::EndsWith(noun, "ch") ? "es" : "s");
 }
 
 }  // namespace stagecoach

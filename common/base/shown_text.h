@@ -1,10 +1,10 @@
 #ifndef STAGECOACH_COMMON_BASE_SHOWN_TEXT_H_
 #define STAGECOACH_COMMON_BASE_SHOWN_TEXT_H_
 
-// How much of a stranger's text a message shows, and how. Whatever echoes what a client, a file or a user wrote goes
-// through one of these.
+// Texts as messages show them. Whatever echoes what a client, a file or a user wrote goes through CutText or ShownText.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -20,6 +20,12 @@ std::string CutText(absl::string_view text, size_t most_characters = kMostShownC
 // The same for a name or a word: in single quotes, its beginning alone where it is long, and what a terminal would take
 // for an order, or a reader for another line, escaped.
 std::string ShownText(absl::string_view text);
+
+// Whether it is 1 to `most_bytes` letters and digits of ASCII, '.', '_' and '-', which every message can show as it is.
+bool IsPlainName(absl::string_view text, size_t most_bytes);
+
+// "1 stage", "2 stages", "2 micro-batches".
+std::string CountOf(int64_t count, absl::string_view noun);
 
 }  // namespace stagecoach
 

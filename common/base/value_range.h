@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_BASE_VALUE_RANGE_H_
 #define STAGECOACH_COMMON_BASE_VALUE_RANGE_H_
 
-// What a user, a file or a request may give: the range of a number, with the one wording for a number outside of it,
-// and the one table of an enum's names, for options, messages and JSON.
+// The allowed values of a number, with the one wording for a number out of range; and the one table of an enum's names,
+// for options, messages and JSON:
 //   inline constexpr NamedValue<Colour> kColours[] = {{Colour::kRed, "red"}, {Colour::kBlue, "blue"}};
 //   NameOf(kColours, Colour::kRed), ParseName(kColours, "colour", "blue"), NamesIn(kColours)
 
@@ -44,7 +44,7 @@ inline std::string Expected(NumberRange range) {
                       range.open_min ? " and up to " : " to ", range.max);
 }
 
-// OK, or kOutOfRange: "-1 is out of range, expected 0 to 100". What is no finite number is out of range.
+// OK, or kOutOfRange: "-1 is out of range, expected 0 to 100". NaN and infinities are out of range.
 inline absl::Status CheckInteger(int64_t value, IntegerRange range) {
   if (Contains(range, value)) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(value, " is out of range, ", Expected(range)));
@@ -60,7 +60,7 @@ struct NamedValue {
   const char* name;
 };
 
-// A value outside of the table, which no checked value is: "invalid".
+// "invalid" for a value that is not in the table.
 template <typename Enum, size_t kCount>
 constexpr const char* NameOf(const NamedValue<Enum> (&table)[kCount], Enum value) {
   for (const NamedValue<Enum>& entry : table) {

@@ -33,13 +33,21 @@ absl::Status ReadFully(int descriptor, const std::string& path, uint64_t offset,
   return absl::OkStatus();
 }
 
+int PwriteFully(int descriptor, uint64_t offset, absl::Span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = pwrite(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written < 0 ? errno : EIO;
+    offset += static_cast<uint64_t>(written);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
 uint64_t HashBytes(uint64_t hash, absl::Span<const uint8_t> bytes) {
   for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3ull;
   return hash;
 }
-
-HeaderReader::HeaderReader(const ByteSource& bytes, std::string path, uint64_t file_bytes)
-    : bytes_(bytes), path_(std::move(path)), file_bytes_(file_bytes) {}
 
 absl::Status HeaderReader::CheckAvailable(absl::string_view field, uint64_t bytes) const {
   if (bytes > remaining()) {

@@ -15,16 +15,15 @@
 
 namespace stagecoach {
 
-// Where the bytes of one file of a model come from: a file of this host, or another host that has it. Thread-safe.
+// Where the bytes of one file of a model come from: a local file, or another host. Thread-safe.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  // Fills `out` with the bytes from `offset` on, which the reader has checked against the file's size. kDataLoss when
-  // they are not to be had any more.
+  // Fills `out` from `offset`; the reader has checked both against the file's size. kDataLoss: the bytes are gone.
   virtual absl::Status Read(uint64_t offset, absl::Span<uint8_t> out) const = 0;
 
-  // What was read here is damaged: a source that keeps copies of whole tensors does not use this one again.
+  // The bytes are damaged: a source that caches whole tensors drops its copy.
   virtual void Discard(uint64_t /*offset*/, uint64_t /*bytes*/) const {}
 };
 
@@ -47,9 +46,11 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
-// Fills `out` from `offset` of an open file by pread. kDataLoss when the file ends before that, which after the checks
-// at opening means that it changed. Thread-safe.
+// Fills `out` from `offset` of an open file by pread. kDataLoss: the file ends earlier: it has changed. Thread-safe.
 absl::Status ReadFully(int descriptor, const std::string& path, uint64_t offset, absl::Span<uint8_t> out);
+
+// Writes all bytes at `offset` of an open file by pwrite. Returns 0, or the system's error number. Thread-safe.
+int PwriteFully(int descriptor, uint64_t offset, absl::Span<const uint8_t> bytes);
 
 // The bytes of an open file; `path` is for messages.
 class FileBytes : public ByteSource {
@@ -68,19 +69,19 @@ class FileBytes : public ByteSource {
 inline constexpr uint64_t kHashStart = 0xcbf29ce484222325ull;
 uint64_t HashBytes(uint64_t hash, absl::Span<const uint8_t> bytes);
 
-// Reads a file from its start in bounded chunks, never past its end and never more than kMaxHeaderBytes, and hashes
-// what it hands out (FNV-1a, 64 bits). Every read names the field it is for, and the field is in the error. Not
-// thread-safe.
+// Reads a header from the start of a file in bounded chunks and hashes what it returns (FNV-1a, 64 bits). Never reads
+// past the end, nor more than kMaxHeaderBytes. Errors name the field that was being read. Not thread-safe.
 class HeaderReader {
  public:
-  // No model's header comes near this; it bounds the memory a hostile file can make us take.
+  // Far above any model; bounds the memory that a hostile file can make us allocate.
   static constexpr uint64_t kMaxHeaderBytes = uint64_t{256} << 20;
 
-  // What is read at once: every read starts at a multiple of it.
+  // Reads start at multiples of this size.
   static constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
 
   // `bytes` stays the caller's.
-  HeaderReader(const ByteSource& bytes, std::string path, uint64_t file_bytes);
+  HeaderReader(const ByteSource& bytes, std::string path, uint64_t file_bytes)
+      : bytes_(bytes), path_(std::move(path)), file_bytes_(file_bytes) {}
 
   const std::string& path() const { return path_; }
   uint64_t file_bytes() const { return file_bytes_; }

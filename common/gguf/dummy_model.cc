@@ -39,7 +39,7 @@ struct WeightType {
   bool mixed = false;  // Q4_K_M
 };
 
-// What quantisers write in place of a type whose blocks a row does not fill.
+// What quantisers write instead of a type whose blocks a row does not fill.
 TensorType Fallback(WeightType weights, TensorType type) {
   if (!weights.mixed) return TensorType::kQ8_0;
   return type == TensorType::kQ4_K   ? TensorType::kQ5_0
@@ -96,15 +96,14 @@ absl::StatusOr<WeightType> FindType(absl::string_view name) {
 
 bool IsBias(const GgufTensor& tensor) { return absl::EndsWith(tensor.name, ".bias"); }
 
-// Of what is neither a matrix nor a norm: so that all of it shows in what a model computes, and none of it drowns the
-// rest. A bias of the choice is small beside the differences of the experts' scores, so that every expert is chosen.
+// The range of tensors that are neither matrices nor norms: large enough to show in what a model computes, too small to
+// drown the rest. A selection bias is small beside the differences of the experts' scores, so every expert is chosen.
 float AmplitudeOf(const GgufTensor& tensor) {
   if (absl::EndsWith(tensor.name, "exp_probs_b.bias")) return 0.01f;
   return IsBias(tensor) ? 0.1f : 1.0f;
 }
 
-// The layers whose attn_v and ffn_down llama.cpp's Q4_K_M stores in Q6_K: the first and the last eighth, and every
-// third between them.
+// The layers whose attn_v and ffn_down llama.cpp's Q4_K_M stores in Q6_K: outer eighths, every third between.
 bool HasMoreBits(int64_t layer, int64_t layers) {
   return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
@@ -220,15 +219,10 @@ class DummyModel::Builder {
     tensor.bytes = RowBytes(type, tensor.cols()) * static_cast<uint64_t>(tensor.rows());
     tensor.file_offset = next_offset_;
     next_offset_ += RoundUp(tensor.bytes, kGgufDefaultAlignment);
-    if (tensor.dims.size() > 1 && !IsBias(tensor)) AddBank(type, cols);
-    header_.tensors.push_back(std::move(tensor));
-  }
-
-  void AddBank(TensorType type, int64_t cols) {
-    for (const auto& bank : model_.banks_) {
-      if (bank->type == type && bank->cols == cols) return;
+    if (tensor.dims.size() > 1 && !IsBias(tensor) && model_.BankOf(tensor) == nullptr) {
+      model_.banks_.push_back(std::make_unique<Bank>(type, cols));
     }
-    model_.banks_.push_back(std::make_unique<Bank>(type, cols));
+    header_.tensors.push_back(std::move(tensor));
   }
 
   const ModelShape& shape_;
@@ -267,11 +261,11 @@ FileFingerprint DummyModel::fingerprint() const {
   return fingerprint;
 }
 
-const DummyModel::Bank& DummyModel::BankOf(const GgufTensor& tensor) const {
+const DummyModel::Bank* DummyModel::BankOf(const GgufTensor& tensor) const {
   for (const auto& bank : banks_) {
-    if (static_cast<uint32_t>(bank->type) == tensor.type_id && bank->cols == tensor.cols()) return *bank;
+    if (static_cast<uint32_t>(bank->type) == tensor.type_id && bank->cols == tensor.cols()) return bank.get();
   }
-  CHECK(false);
+  return nullptr;
 }
 
 void DummyModel::ReadFloats(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
@@ -292,7 +286,9 @@ void DummyModel::ReadFloats(const GgufTensor& tensor, uint64_t offset, absl::Spa
 
 void DummyModel::Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
   if (tensor.dims.size() == 1 || IsBias(tensor)) return ReadFloats(tensor, offset, out);
-  const Bank& bank = BankOf(tensor);
+  const Bank* found = BankOf(tensor);
+  CHECK(found != nullptr);
+  const Bank& bank = *found;
   const std::vector<uint8_t>& bytes = bank.Bytes();
   const size_t block_bytes = GetTensorType(bank.type).block_bytes;
   const uint64_t starts = (bytes.size() - bank.row_bytes) / block_bytes + 1;

@@ -1,17 +1,15 @@
 #ifndef STAGECOACH_COMMON_GGUF_DUMMY_MODEL_H_
 #define STAGECOACH_COMMON_GGUF_DUMMY_MODEL_H_
 
-// Models without weights, to measure a machine along the path that a file takes: "dummy://<shape>/<type>", such as
-// dummy://qwen3-0.6b/q4_0, stands wherever the path of a model file does. The header is that of a real file of the
-// shape, without a tokenizer; tensors are random valid blocks, made when they are read.
+// Models without weights, to measure a machine along the path that a file takes. "dummy://<shape>/<type>", such as
+// dummy://qwen3-0.6b/q4_0, stands for the path of a model file. The header is that of a real file of the shape, without
+// a tokenizer; tensors are random valid blocks, generated when they are read.
 //
-// A shape is one of ModelShapes, or one with another number of layers, fewer or more: "kimi-k2:layers=6",
-// "qwen3-0.6b:layers=512". Dense layers and the pattern of windows keep their places; blocks that only draft are left
-// out.
+// Shapes: one of ModelShapes, or one with another number of layers: "kimi-k2:layers=6", "qwen3-0.6b:layers=512". Dense
+// layers and the window pattern keep their places; draft-only blocks are left out.
 //
-// Types are those of SupportedTypes and Q4_K_M: Q4_K, and Q6_K where llama.cpp's mix of that name has it. Vectors,
-// routers and biases are F32. With experts, MXFP4 is what they are stored as, and the rest is Q8_0. A matrix whose rows
-// do not fill the blocks of the type is Q8_0, or in Q4_K_M what llama.cpp takes instead.
+// Types: SupportedTypes and Q4_K_M (Q4_K with Q6_K where llama.cpp's mix has it). Vectors, routers and biases are F32.
+// With experts, MXFP4 is for the experts and the rest is Q8_0. Q8_0 (Q4_K_M: as llama.cpp) if rows do not fill blocks.
 
 #include <cstdint>
 #include <memory>
@@ -26,7 +24,7 @@
 
 namespace stagecoach {
 
-// Whether `path` names a model without weights; it is then no path of the file system and must stay as it is.
+// Whether `path` names a model without weights. Such a path must not be resolved in the file system.
 bool IsDummyModelPath(absl::string_view path);
 std::string DummyModelPath(absl::string_view shape, absl::string_view type);
 std::string DummyModelCutTo(absl::string_view shape, int64_t layers);  // "<shape>:layers=<N>"
@@ -58,7 +56,7 @@ class DummyModel {
   class Builder;
   struct Bank;
   DummyModel();
-  const Bank& BankOf(const GgufTensor& tensor) const;
+  const Bank* BankOf(const GgufTensor& tensor) const;  // of its type and row length
   void ReadFloats(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
 
   std::string path_;

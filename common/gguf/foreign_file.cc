@@ -19,6 +19,7 @@ namespace {
 constexpr char kConvert[] =
     "download the model as GGUF, or convert the original with llama.cpp's convert_hf_to_gguf.py";
 constexpr char kUnpack[] = "unpack it and give the GGUF file in it";
+constexpr char kGiveModel[] = "give the model's GGUF file";
 constexpr char kAgain[] = "download the file again, from the address of the file itself";
 
 struct Signature {
@@ -34,8 +35,7 @@ constexpr absl::string_view Magic(const char (&text)[kSize]) {
   return {text, kSize - 1};
 }
 
-// Old formats of GGML have their magic as a number, so that a file has it backwards; big-endian machines wrote it
-// forwards.
+// Old GGML formats have their magic as a number: backwards in a file, forwards from big-endian machines.
 const Signature kSignatures[] = {
     {Magic("lmgg"), "is a model in GGML, a format before GGUF", kConvert},
     {Magic("ggml"), "is a model in GGML, a format before GGUF", kConvert},
@@ -44,7 +44,7 @@ const Signature kSignatures[] = {
     {Magic("tjgg"), "is a model in GGJT, a format before GGUF", kConvert},
     {Magic("ggjt"), "is a model in GGJT, a format before GGUF", kConvert},
     {Magic("algg"), "is an old LoRA adapter (GGLA), not a model", kConvert},
-    {Magic("nsgg"), "is a saved session of llama.cpp, not a model", "give the model's GGUF file"},
+    {Magic("nsgg"), "is a saved session of llama.cpp, not a model", kGiveModel},
     {Magic("FUGG"), "is a big-endian GGUF file", "convert it to little-endian"},
     {Magic("MZqFpD"), "is a llamafile, a program with a model in it", "unzip it and give the GGUF file in it"},
     {Magic("\x1f\x8b"), "is compressed with gzip", kUnpack},
@@ -56,7 +56,7 @@ const Signature kSignatures[] = {
     {Magic("\x89HDF\r\n\x1a\n"), "is an HDF5 file, such as Keras writes", kConvert},
     {Magic("\x93NUMPY"), "is an array of NumPy", kConvert},
     {Magic("TFL3"), "is a model of TensorFlow Lite", kConvert, 4},
-    {Magic("\177ELF"), "is a program", "give the model's GGUF file"},
+    {Magic("\177ELF"), "is a program", kGiveModel},
 };
 
 std::string Sentence(absl::string_view what, absl::string_view fix) { return absl::StrCat(what, "; ", fix); }
@@ -121,11 +121,13 @@ std::optional<std::string> ByText(absl::string_view begin) {
   }
   if (text.front() == '<') return Sentence("is XML, such as a server's error message", kAgain);
   if (text.front() == '{' || text.front() == '[') return DescribeJson(text);
-  return Sentence(absl::StrCat("is a text: ", ShownText(text.substr(0, text.find('\n')))), kAgain);
-}
-
-bool IsZeros(absl::string_view bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == '\0'; });
+  const bool one_line = !absl::StrContains(text, '\n');
+  for (const char* word : {"not found", "error", "denied", "forbidden", "unauthorized", "too many requests"}) {
+    if (!one_line || !absl::StrContains(lower, word)) continue;
+    return Sentence(absl::StrCat("is a server's error message: ", ShownText(text)), kAgain);
+  }
+  return Sentence(absl::StrCat("is a text file, not a model: ", ShownText(text.substr(0, text.find('\n')))),
+                  kGiveModel);
 }
 
 // Whether `name` has a word such as "part2of3", "part-b", "split-c" or the end ".gguf.002".
@@ -148,19 +150,17 @@ bool NameSaysPart(absl::string_view name) {
          std::all_of(number.begin(), number.end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
 }
 
-absl::string_view FileName(absl::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 }  // namespace
 
 std::string PartOfACutFile(absl::string_view path) {
-  if (!NameSaysPart(FileName(path))) return "";
+  if (!NameSaysPart(path.substr(path.rfind('/') + 1))) return "";
   return " (its name says that it is a part of a file that was cut: join all parts in their order, cat part1 part2 > "
          "model.gguf)";
 }
 
 std::string DescribeForeignFile(absl::string_view path, absl::string_view begin, uint64_t file_bytes) {
   if (begin.empty()) return Sentence("is empty, 0 bytes", kAgain);
-  if (IsZeros(begin)) {
+  if (begin.find_first_not_of('\0') == begin.npos) {
     return Sentence("begins with zeros: a download or copy made room for it and did not write there",
                     "download or copy it again");
   }

@@ -34,7 +34,7 @@ struct GgufShard {
 
 namespace {
 
-// All shards are written by one program, so that they agree on the layout.
+// All shards come from one program and have one layout.
 absl::Status SetQ2Layouts(Q2Layout wanted, std::vector<GgufShard>* shards) {
   std::vector<Q2Tensor> tensors;
   for (size_t i = 0; i < shards->size(); ++i) {
@@ -64,7 +64,6 @@ absl::Status WrongType(const GgufMetadata& metadata, absl::string_view key, cons
       absl::StrCat("'", metadata.path(), "': key '", key, "' has type ", KindName(value), ", expected ", expected));
 }
 
-// The value as a T; `expected` is what such a one is called.
 template <typename T>
 absl::StatusOr<const T*> Get(const GgufMetadata& metadata, absl::string_view key, absl::string_view expected) {
   const GgufValue* value = metadata.Find(key);
@@ -101,7 +100,7 @@ absl::Status Expect(const GgufShard& shard, absl::string_view key, int64_t expec
                                    "; the files do not belong to one model"));
 }
 
-// Every shard holds its own number and the common count, and together they hold the announced number of tensors.
+// Every shard holds its number and the common count; together they hold the announced number of tensors.
 absl::Status CheckConsistent(const std::vector<GgufShard>& shards) {
   int64_t tensors = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -116,8 +115,7 @@ absl::Status CheckConsistent(const std::vector<GgufShard>& shards) {
   return absl::OkStatus();
 }
 
-// A few pages, the first and the last of the tensor data among them: enough to tell a file from another with the same
-// header, such as one trained further, and few enough for a slow disk.
+// A few pages, including the first and the last of the tensor data: tells apart files of one header, and is cheap.
 absl::StatusOr<uint64_t> HashSamples(const GgufShard& shard) {
   constexpr uint64_t kSamples = 8, kSampleBytes = 4096;
   const uint64_t begin = shard.header.header_bytes, end = shard.fingerprint.size_bytes;
@@ -160,9 +158,8 @@ absl::StatusOr<GgufShard> OpenShard(const std::string& path) {
   return shard;
 }
 
-// A model in several files: <prefix>-%05d-of-%05d.gguf, numbered from 1. The keys split.no (from 0), split.count and
-// split.tensors.count say what belongs together; names of sibling files come from the given path's prefix alone, never
-// from metadata. Opens the file and, when it is one of several, all others, in order. `path` is absolute.
+// A model in several files: <prefix>-%05d-of-%05d.gguf, numbered from 1. Keys: split.no (from 0), split.count,
+// split.tensors.count. Sibling names come from `path` (absolute) only, never from metadata. Opens all, in order.
 absl::StatusOr<std::vector<GgufShard>> OpenShards(const std::string& path) {
   ASSIGN_OR_RETURN(GgufShard given, OpenShard(path));
   ASSIGN_OR_RETURN(const int64_t count, given.header.metadata.GetIntOr("split.count", 0));
@@ -203,7 +200,7 @@ absl::StatusOr<std::vector<GgufShard>> OpenShards(const std::string& path) {
   return shards;
 }
 
-// The same of all the files of one model, in order, with the fingerprints of their owner.
+// The same for all files of one model, in order, with their owner's fingerprints.
 absl::StatusOr<std::vector<GgufShard>> OpenShards(std::vector<GgufSource> sources) {
   std::vector<GgufShard> shards;
   for (GgufSource& source : sources) {

@@ -1,13 +1,14 @@
 #ifndef STAGECOACH_COMMON_GGUF_GGUF_FILE_H_
 #define STAGECOACH_COMMON_GGUF_GGUF_FILE_H_
 
-// Reader of GGUF version 2 and 3 files, safe on hostile input: every count, length, offset and size is checked against
-// the file before anything is allocated or read. Tensor data is read with pread, so a file that is cut while in use
-// gives an error and never a signal. Bytes from another host (OpenSources) are trusted no more than a file's.
+// Reader of GGUF files, versions 2 and 3. Safe on hostile input: every count, length, offset and size is checked
+// against the file before anything is allocated or read; bytes from another host (OpenSources) too. Tensor data is read
+// by pread, so a file cut while in use gives an error, never a signal.
 //
-// Errors: kNotFound (no such file), kInvalidArgument (malformed; the message names the file, the field and both
-// values), kUnimplemented (a type or version we do not handle), kDataLoss (the file changed or shrank after it was
-// opened).
+//   kNotFound           no such file
+//   kInvalidArgument    malformed; the message names the file, the field and both values
+//   kUnimplemented      an unsupported type or version
+//   kDataLoss           the file changed or shrank after it was opened
 
 #include <atomic>
 #include <cstdint>
@@ -28,9 +29,8 @@
 
 namespace stagecoach {
 
-// GGUF's type id 42 stands for three layouts, depending on the program that wrote the file, and no key says which. The
-// room that a tensor has in its file tells blocks of 64 weights from blocks of 128; of the latter, keys that only
-// OxiBonsai writes, or else a look at some blocks, tell where the scale is.
+// GGUF's type id 42 stands for three layouts, and no key says which. The room of a tensor in its file tells blocks of
+// 64 weights from blocks of 128. For the latter, keys of OxiBonsai alone, or some blocks, tell where the scale is.
 enum class Q2Layout {
   kAuto,     // find out
   kG64,      // llama.cpp: 64 weights in 18 bytes, scale first (TensorType::kQ2_0)
@@ -42,11 +42,10 @@ enum class Q2Layout {
 absl::StatusOr<Q2Layout> ParseQ2Layout(absl::string_view name);
 const char* Q2LayoutName(Q2Layout layout);  // as above
 
-// That a tensor with this type id of a TensorType has; kAuto for every type that is none of the three.
+// The layout of a tensor with this TensorType id; kAuto for types that are none of the three.
 Q2Layout Q2LayoutOf(uint32_t type_id);
 
-// One metadata value. Every integer type is widened (unsigned to uint64_t, signed to int64_t), both floats to double;
-// arrays likewise, with `element_type` telling the stored one.
+// One metadata value. Integers are widened to uint64_t or int64_t, floats to double; `element_type` is as stored.
 struct GgufArray {
   uint32_t element_type = 0;  // GGUF value type id, never 9 (nested arrays are refused)
   std::variant<std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>, std::vector<bool>,
@@ -56,16 +55,14 @@ struct GgufArray {
 };
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
 
-// An entry as it is stored, for copying it from file to file: GgufMetadata widens every number, and other programs
-// insist on the width that a key has always had.
+// An entry as stored, for copying it to another file: other programs insist on the width that a key has always had.
 struct GgufRawEntry {
   std::string key;
   GgufValueType type = GgufValueType::kU32;
   std::string bytes;  // the value; an array's begin with the type of its elements and their count
 };
 
-// The metadata of a file. Getters return kNotFound for an absent key and kInvalidArgument for one of another type; the
-// message names the file and the key.
+// The metadata of a file. Getters: kNotFound for an absent key, kInvalidArgument for another type, with file and key.
 class GgufMetadata {
  public:
   bool Has(absl::string_view key) const;
@@ -79,7 +76,7 @@ class GgufMetadata {
   absl::StatusOr<std::vector<int64_t>> GetInts(absl::string_view key) const;
   absl::StatusOr<std::vector<float>> GetFloats(absl::string_view key) const;  // f32 arrays only
 
-  // As above, with a default for an absent key; a present key of the wrong type is still an error.
+  // With a default for an absent key; a key of the wrong type is still an error.
   absl::StatusOr<int64_t> GetIntOr(absl::string_view key, int64_t fallback) const {
     return Has(key) ? GetInt(key) : fallback;
   }
@@ -118,6 +115,7 @@ struct GgufTensor {
 
   int64_t cols() const { return dims[0]; }  // row length
   int64_t rows() const;                     // product of the other dimensions
+  uint64_t elements() const { return static_cast<uint64_t>(rows()) * static_cast<uint64_t>(cols()); }
 };
 
 // The layer of a tensor called "blk.<layer>.<...>"; -1 of another.
@@ -137,14 +135,13 @@ struct GgufSource {
 class DummyModel;
 struct GgufShard;
 
-// A model: one file, or all shards of one (named <prefix>-00001-of-0000N.gguf; any of them may be given, the first
-// holds the metadata), or no file at all (dummy_model.h). Immutable and thread-safe once opened; Read may be called
-// from many threads.
+// A model: one file, all shards of one (<prefix>-00001-of-0000N.gguf; any of them may be given, the first holds the
+// metadata), or no file at all (dummy_model.h). Immutable and thread-safe once opened.
 class GgufFile {
  public:
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path, const GgufOpenOptions& options = {});
-  // Opens a model whose files are elsewhere: all of them, in order, at least one. kDataLoss when a header is not the
-  // one of its fingerprint. With the layout kAuto blocks of tensors may be read, otherwise only headers are.
+  // Opens a model from all its files in order, at least one. kDataLoss: a header does not match its fingerprint. Blocks
+  // of tensors are read only with the layout kAuto; otherwise only headers are.
   static absl::StatusOr<std::unique_ptr<GgufFile>> OpenSources(std::vector<GgufSource> sources,
                                                                const GgufOpenOptions& options = {});
   ~GgufFile();
@@ -159,8 +156,7 @@ class GgufFile {
   const std::vector<std::string>& shard_paths() const { return shard_paths_; }
   const std::vector<FileFingerprint>& fingerprints() const { return fingerprints_; }  // one a shard
 
-  // Reads `out.size()` bytes of the tensor's data, starting at `offset` bytes into it. kDataLoss when the file has
-  // become shorter. Thread-safe. Every byte read is counted in bytes_read().
+  // Fills `out` from `offset` bytes into the tensor's data. kDataLoss: the file has become shorter. Thread-safe.
   absl::Status Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
   uint64_t bytes_read() const { return bytes_read_; }  // tensor data bytes read through Read so far
   void Discard(const GgufTensor& tensor) const;        // as ByteSource::Discard
@@ -168,12 +164,12 @@ class GgufFile {
   // The entries of the file with the metadata, in file order; the model has files.
   absl::StatusOr<std::vector<GgufRawEntry>> ReadRawMetadata() const;
 
-  // For who serves this model to others. A model without files has no bytes to serve.
+  // For serving the model to other hosts. A model without files has no bytes to serve.
   bool has_files() const { return dummy_ == nullptr; }
-  // What opening a shard reads of it: from its start, the header in whole chunks.
+  // Bytes that opening each shard reads: from its start, the header in whole chunks.
   const std::vector<uint64_t>& opened_bytes() const { return opened_bytes_; }
   Q2Layout q2_layout() const;  // that tensors of type id 42 were found to have; kAuto without such tensors
-  // Any bytes of a shard, within its size; otherwise as Read, but not counted.
+  // Any bytes of a shard, within its size. Otherwise as Read, but not counted in bytes_read().
   absl::Status ReadShard(int shard, uint64_t offset, absl::Span<uint8_t> out) const;
 
  private:

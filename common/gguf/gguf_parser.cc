@@ -21,7 +21,7 @@ constexpr uint64_t kMaxTensors = uint64_t{1} << 20;
 constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxStringBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxArrayElements = uint64_t{1} << 24;
-// Elements that room is made for before they are read: a file may be long without having them.
+// Elements reserved before they are read: a long file need not have them.
 constexpr uint64_t kReserved = uint64_t{1} << 18;
 constexpr uint64_t kMinEntryBytes = 8 + 4 + 1;       // key length, value type, the smallest value
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;  // name length, rank, type, offset
@@ -56,8 +56,7 @@ bool IsControl(absl::string_view text) {
   return first == 0xc2 && static_cast<uint8_t>(text[1]) < 0xa0;
 }
 
-// Whether `text` can be a key or a tensor name: not empty, no control characters, which a terminal would obey where it
-// is shown, and valid UTF-8 (no overlong forms, no surrogates).
+// Whether `text` can be a key or a tensor name: valid UTF-8, not empty, no control characters, which terminals obey.
 bool IsValidName(absl::string_view text) {
   if (text.empty()) return false;
   for (size_t at = 0; at < text.size();) {
@@ -68,7 +67,7 @@ bool IsValidName(absl::string_view text) {
   return true;
 }
 
-// How a number is held that a file has as a T.
+// The type that holds a number stored as a T.
 template <typename T>
 using Widened =
     std::conditional_t<std::is_floating_point_v<T>, double, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;

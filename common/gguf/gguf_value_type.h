@@ -73,6 +73,10 @@ template <typename T>
 void AppendNumber(T value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
+inline void AppendString(const std::string& text, std::string* out) {
+  AppendNumber(uint64_t{text.size()}, out);
+  *out += text;
+}
 
 }  // namespace stagecoach
 

@@ -19,11 +19,6 @@
 namespace stagecoach {
 namespace {
 
-void AppendString(const std::string& text, std::string* out) {
-  AppendNumber(uint64_t{text.size()}, out);
-  *out += text;
-}
-
 uint64_t DataBytes(const GgufStreamTensor& tensor) {
   const TensorTypeInfo* type = FindTensorType(tensor.type_id);
   CHECK(type != nullptr && !tensor.dims.empty());
@@ -44,8 +39,7 @@ uint32_t Alignment(absl::Span<const GgufRawEntry> metadata) {
   return kGgufDefaultAlignment;
 }
 
-// The header of a file. Puts where each tensor's data is, from the beginning of the data, to `offsets`, and behind
-// these where it ends.
+// The header of a file. Appends each tensor's offset from the beginning of the data to `offsets`, then the end.
 std::string Header(uint32_t version, absl::Span<const GgufRawEntry> metadata,
                    absl::Span<const GgufStreamTensor> tensors, uint32_t alignment, std::vector<uint64_t>* offsets) {
   std::string header;
@@ -72,7 +66,7 @@ std::string Header(uint32_t version, absl::Span<const GgufRawEntry> metadata,
   return header;
 }
 
-// The entry or tensor of that name in its place when it is there, at the end when not.
+// Replaces the entry or tensor of that name, or appends it.
 template <typename T>
 void SetNamed(std::string T::*name, T value, std::vector<T>* all) {
   const auto found = std::find_if(all->begin(), all->end(), [&](const T& one) { return one.*name == value.*name; });
@@ -101,7 +95,7 @@ absl::StatusOr<std::unique_ptr<GgufStreamWriter>> GgufStreamWriter::Create(const
   }
   std::unique_ptr<GgufStreamWriter> writer(new GgufStreamWriter(path, temporary, std::move(file)));
   const std::string header = writer->PlaceTensors(metadata, tensors);
-  // Space that is missing shows now and not after an hour's work. File systems that cannot reserve it say so.
+  // Missing space shows now, not after an hour's work. Not every file system can reserve it.
   if (fallocate(writer->file_.get(), 0, 0, static_cast<off_t>(writer->file_bytes_)) != 0) {
     if (errno != EOPNOTSUPP && errno != ENOSYS) return writer->Failed("reserve space for", errno);
     if (ftruncate(writer->file_.get(), static_cast<off_t>(writer->file_bytes_)) != 0) {
@@ -143,14 +137,8 @@ absl::Status GgufStreamWriter::Failed(const char* what, int error) const {
 }
 
 absl::Status GgufStreamWriter::WriteAt(uint64_t offset, absl::Span<const uint8_t> data) {
-  while (!data.empty()) {
-    const ssize_t written = pwrite(file_.get(), data.data(), data.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return Failed("write", written < 0 ? errno : EIO);
-    offset += static_cast<uint64_t>(written);
-    data.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  const int error = PwriteFully(file_.get(), offset, data);
+  return error == 0 ? absl::OkStatus() : Failed("write", error);
 }
 
 absl::Status GgufStreamWriter::Write(size_t tensor, uint64_t offset, absl::Span<const uint8_t> data) {

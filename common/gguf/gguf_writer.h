@@ -22,7 +22,7 @@
 
 namespace stagecoach {
 
-// Sets a key to a number of GGUF type u32: in its place when it is there, at the end when not.
+// Sets a key to a u32; a new key is appended.
 void SetGgufRawU32(absl::string_view key, uint32_t value, std::vector<GgufRawEntry>* entries);
 
 struct GgufStreamTensor {
@@ -31,13 +31,11 @@ struct GgufStreamTensor {
   uint32_t type_id = 0;       // a known id of at most 0xffff; decides the size with the dims
 };
 
-// Writes a file in any order and from many threads. It grows under a temporary name beside its own and takes that name
-// when it is complete, so that nobody ever opens half a model.
+// Writes a file in any order, from many threads, under a temporary name; renamed when complete.
 class GgufStreamWriter {
  public:
-  // Creates the temporary file, writes the header and takes the disk space for all of it. The alignment is that of the
-  // key general.alignment, else 32. Errors: kResourceExhausted when the space is not there, kNotFound when the
-  // directory is not there or cannot be written.
+  // Creates the temporary file, writes the header and reserves the disk space. The alignment is general.alignment, else
+  // 32. kResourceExhausted: no space; kNotFound: the directory is missing or not writable.
   static absl::StatusOr<std::unique_ptr<GgufStreamWriter>> Create(const std::string& path,
                                                                   absl::Span<const GgufRawEntry> metadata,
                                                                   absl::Span<const GgufStreamTensor> tensors);
@@ -47,11 +45,11 @@ class GgufStreamWriter {
   uint64_t file_bytes() const { return file_bytes_; }
   uint64_t tensor_bytes(size_t tensor) const { return places_[tensor].bytes; }
 
-  // Writes part of a tensor's data, `offset` bytes into it; it must lie within the tensor (checked). Thread-safe.
+  // Writes part of a tensor's data, `offset` bytes into it and within it (checked). Thread-safe.
   absl::Status Write(size_t tensor, uint64_t offset, absl::Span<const uint8_t> data);
 
-  // Flushes the file to disk and gives it its name. Every byte of every tensor must have been written (checked by
-  // count). kAlreadyExists when there is a file of that name, unless it may be replaced.
+  // Flushes the file to disk and renames it. Requires that every byte of every tensor was written (checked by count).
+  // kAlreadyExists: a file has that name and may not be replaced.
   absl::Status Finish(bool replace);
 
  private:
@@ -81,8 +79,7 @@ class GgufWriter {
   // `version` is 2 or 3. An alignment other than the default is written as general.alignment.
   explicit GgufWriter(uint32_t version = 3, uint32_t alignment = kGgufDefaultAlignment);
 
-  // Sets a key to a value of exactly T's GGUF type: a number, bool, std::string, or a vector of one of these. A key
-  // that is already there keeps its place and gets the new value.
+  // Sets a key to a value of T's GGUF type: number, bool, std::string, or a vector of these. Old keys keep their place.
   template <typename T>
   void Set(const std::string& key, const T& value) {
     std::string bytes;
@@ -92,9 +89,8 @@ class GgufWriter {
   void Set(const std::string& key, const char* value) { Set(key, std::string(value)); }
   void Remove(const std::string& key);  // absent: nothing happens
 
-  // Adds a tensor, or replaces the one of that name. dims[0] is the row length; `bytes` is its data and has the size
-  // that dims and type imply (checked). The type id may be any known one; those above 0xffff are written as what other
-  // programs give them (kQ2_0_Oxi as 42).
+  // Adds a tensor, or replaces the one of that name. dims[0] is the row length; `bytes` has the size that dims and type
+  // imply (checked). Type ids above 0xffff are written as other programs know them (kQ2_0_Oxi as 42).
   void SetTensor(const std::string& name, const std::vector<int64_t>& dims, uint32_t type_id, std::string bytes);
   void RemoveTensor(const std::string& name);
 
@@ -105,8 +101,8 @@ class GgufWriter {
   std::string Serialize() const;  // the whole file
   absl::Status Write(const std::string& path) const;
 
-  // Writes <prefix>-%05d-of-%05d.gguf, tensors in order and evenly spread; the first file has all metadata, the others
-  // only the split.* keys. Returns the paths.
+  // Writes <prefix>-%05d-of-%05d.gguf with the tensors in order, evenly spread. The first file has all metadata, the
+  // others only the split.* keys. Returns the paths.
   absl::StatusOr<std::vector<std::string>> WriteShards(const std::string& prefix, int shards) const;
 
  private:
@@ -117,8 +113,7 @@ class GgufWriter {
   template <typename T>
   static void Append(const T& value, std::string& out) {
     if constexpr (std::is_same_v<T, std::string>) {
-      AppendNumber(uint64_t{value.size()}, &out);
-      out += value;
+      AppendString(value, &out);
     } else {
       static_assert(std::is_arithmetic_v<T> && static_cast<uint32_t>(kGgufTypeOf<T>) < std::size(kGgufValueTypes),
                     "no type of GGUF metadata");

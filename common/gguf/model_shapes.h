@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_GGUF_MODEL_SHAPES_H_
 #define STAGECOACH_COMMON_GGUF_MODEL_SHAPES_H_
 
-// The shapes of well-known models, as data: what their files say about sizes, for models without weights
-// (dummy_model.h), and the header of a file of one.
+// The shapes of well-known models, as data: the sizes that their files state, for models without weights
+// (dummy_model.h), and the header of such a file.
 
 #include <array>
 #include <cstdint>
@@ -109,8 +109,7 @@ struct ModelShape {
 // From small to large. "tiny" is nobody's model: a few layers, for quick tests.
 absl::Span<const ModelShape> ModelShapes();
 
-// The keys of a header that tell the shape, general.architecture and those below its prefix, in the order in which
-// converters write them.
+// The keys of a header that state the shape: general.architecture and those below its prefix, in the converters' order.
 std::vector<std::pair<std::string, GgufValue>> ShapeKeys(const ModelShape& shape);
 
 // What decides a tensor's type beside the type that was asked for.

@@ -11,18 +11,13 @@
 namespace stagecoach {
 namespace {
 
-// Of zeros that end inside of a row: fewer may be the weights that happen to stand there. Half of all weights are zeros
-// in sparse models, so 16 floats in a row have to be; 16 bytes of a block's codes are none by chance.
+// Zeros that end inside a row: fewer may be weights. Half of the weights of sparse models are zero, so 16 floats must
+// be; 16 bytes of a block's codes are never all zero by chance.
 constexpr size_t kSureFloatBytes = 64, kSureBlockBytes = 16;
 // Between two looks: every run of kShortestHole zeros has one of them whole.
 constexpr size_t kLookStep = DamageScan::kShortestHole / 2;
 
 using ByteSpan = absl::Span<const uint8_t>;
-
-// Weights that no trained model has all zeros of: not biases, nor the sinks, which are called weights and work as such.
-bool HoldsWeights(absl::string_view name) {
-  return absl::EndsWith(name, ".weight") && !absl::EndsWith(name, "attn_sinks.weight");
-}
 
 bool WordIsZero(const uint8_t* at) {
   uint64_t word;
@@ -75,9 +70,8 @@ class ZeroFinder {
            StandsAlone({last_whole * row_bytes_, run.end}, run);
   }
 
-  // Whether `part`, of one row at either end of the run, is zeros of that row alone: whether a row beside the run has
-  // something in the same columns. A tensor of one row has none, and its zeros are a hole; where the neighbours are in
-  // another piece of the tensor, nothing is known.
+  // Whether only this row is zero in `part`, which is at either end of the run: a row beside the run has data in these
+  // columns. The zeros of a tensor of one row are a hole. Nothing is known of neighbours in another piece.
   bool StandsAlone(const ZeroRun& part, const ZeroRun& run) const {
     if (part.end - part.begin < sure_bytes_) return false;
     const size_t rows = rows_.size() / row_bytes_;
@@ -134,7 +128,8 @@ std::optional<TensorDamage> DamageScan::Examine(const GgufTensor& tensor, uint64
   const uint64_t row_bytes = tensor.bytes / static_cast<uint64_t>(tensor.rows());
   CHECK(row_bytes > 0 && offset % row_bytes == 0 && rows.size() % row_bytes == 0);
   if (rows.empty()) return std::nullopt;
-  if (HoldsWeights(tensor.name)) {
+  // Biases may be all zeros, and so may the sinks, which are called weights.
+  if (absl::EndsWith(tensor.name, ".weight") && !absl::EndsWith(tensor.name, "attn_sinks.weight")) {
     if (AllZeros(rows)) {  // ends at the first byte of nearly all
       const std::lock_guard<std::mutex> lock(mu_);
       uint64_t& zeros = zero_bytes_[&tensor];

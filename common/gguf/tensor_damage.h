@@ -1,14 +1,13 @@
 #ifndef STAGECOACH_COMMON_GGUF_TENSOR_DAMAGE_H_
 #define STAGECOACH_COMMON_GGUF_TENSOR_DAMAGE_H_
 
-// Finds tensors whose bytes cannot be a trained model's. Damage is
-//   all zeros   every byte of a tensor of weights is zero.
-//   a hole      kShortestHole zero bytes or more that begin or end inside a row, where the row beside has something in
-//               the same columns, or there is one row. Chunks and pages of a file do not end where rows do.
-//   not finite  an element of a plain float type, or the scale or minimum of a block, is an infinity or NaN.
-// Real models have rows of zeros (unused tokens, pruned experts and heads), the same zero columns in neighbouring rows
-// (padded widths), and zeros in biases and sinks: these are no damage. So a hole of whole rows, to within 16 bytes (64
-// of plain floats), is found only if it covers a tensor.
+// Finds tensors whose bytes cannot come from training:
+//   all zeros    every byte of a tensor of weights is zero.
+//   a hole       kShortestHole zero bytes or more that begin or end inside a row, where a row beside it has data in the
+//                same columns, or there is one row. Chunks of a damaged download do not end where rows do.
+//   not finite   an element of a plain float type, or the scale or minimum of a block, is an infinity or NaN.
+// Real models have rows of zeros (unused tokens, pruned experts), zero columns (padding), and zeros in biases and
+// sinks. So a hole of whole rows, to within 16 bytes (64 of plain floats), is found only if it covers a tensor.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,15 +35,15 @@ std::string DescribeDamage(const GgufFile& file, const GgufTensor& tensor, const
 // kDataLoss with that, and what to do.
 absl::Status DamagedError(const GgufFile& file, const GgufTensor& tensor, const TensorDamage& damage);
 
-// Looks for damage in the tensors of one file as somebody reads them. Thread-safe.
+// Looks for damage in the tensors of one file while they are read. Thread-safe.
 class DamageScan {
  public:
   // A shorter run of zeros may be anything.
   static constexpr size_t kShortestHole = 4096;
 
-  // Whole rows of a tensor that were read from `offset` bytes into it, every row once, in any order. Finds holes within
-  // these rows; that a tensor is all zeros, with the last of its rows. Costs a look at every page, every scale and
-  // every plain float. Types without kernels are looked at for zeros alone. The tensor outlives the scan.
+  // Examines whole rows read from `offset` bytes into the tensor; call it for every row once, in any order. Finds holes
+  // within these rows, and with the tensor's last rows that all are zero. Costs a look at every page, every scale and
+  // every plain float. Types without kernels are checked for zeros only. The tensor outlives the scan.
   std::optional<TensorDamage> Examine(const GgufTensor& tensor, uint64_t offset, absl::Span<const uint8_t> rows);
 
  private:

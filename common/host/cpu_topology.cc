@@ -1,4 +1,3 @@
-
 #include <hwloc.h>
 
 #include <algorithm>

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <system_error>
 #include <thread>
@@ -258,7 +257,11 @@ uint64_t AvailableMemoryBytes() {
 
 uint64_t TotalMemoryBytes() { return ReadKeyed("/proc/meminfo", "MemTotal:") * 1024; }
 
-std::string HugePageSetting() { return BracketedChoice(FirstLine("/sys/kernel/mm/transparent_hugepage/enabled")); }
+std::string HugePageSetting() {
+  const std::string line = FirstLine("/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
+  const size_t open = line.find('['), close = line.find(']');
+  return open < close && close != std::string::npos ? line.substr(open + 1, close - open - 1) : "";
+}
 
 uint64_t FreeSharedMemoryBytes() { return RoomOf(kSharedMemory).free_bytes; }
 
@@ -293,13 +296,6 @@ double LoadAverage() {
   double load = 0;
   const std::vector<std::string> words = absl::StrSplit(FirstLine("/proc/loadavg"), ' ');
   return absl::SimpleAtod(words[0], &load) ? load : -1;
-}
-
-std::string BracketedChoice(const std::string& line) {
-  const size_t open = line.find('[');
-  const size_t close = line.find(']', open == std::string::npos ? 0 : open);
-  if (open == std::string::npos || close == std::string::npos) return "";
-  return line.substr(open + 1, close - open - 1);
 }
 
 uint64_t ResidentBytes() { return ReadMemory(kResident); }

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_HOST_HOST_INFO_H_
 #define STAGECOACH_COMMON_HOST_HOST_INFO_H_
 
-// What this process may use of its host: CPUs and memory, with the limits of its control groups (versions 1 and 2)
-// respected. Read from the kernel at each call; anything unreadable counts as no limit. Thread-safe.
+// What this process may use of its host: CPUs and memory, within the limits of its control groups (versions 1 and 2).
+// Read from the kernel at each call; what is unreadable counts as no limit. Thread-safe.
 
 #include <cstdint>
 #include <limits>
@@ -21,30 +21,28 @@ uint64_t ResourceLimit(int resource);
 // The CPUs that the calling thread's affinity allows, ascending. Never empty.
 std::vector<int> AllowedCpus();
 
-// How many threads can compute at once: the number of allowed CPUs, or less where a control group's CPU quota is
-// smaller (rounded down, at least 1).
+// Threads that can compute at once: the allowed CPUs, or a smaller CPU quota of a control group, rounded down, at least
+// 1.
 int AllowedCores();
 
-// Memory that can be taken without swapping: the kernel's MemAvailable, or less where a control group's limit, or this
-// process's own limit of address space, leaves less. File pages of the group count as available, for the kernel gives
-// them back under pressure.
+// Memory available without swapping: MemAvailable, or less if a control group's limit or this process's address-space
+// limit leaves less. The group's file pages count as available, because the kernel reclaims them.
 uint64_t AvailableMemoryBytes();
 
 // Memory of the host, whatever limits there are.
 uint64_t TotalMemoryBytes();
 
-// Which of its choices the kernel made for huge pages of anonymous memory: "always", "madvise" or "never"; empty where
-// it does not say.
+// The kernel's setting for huge pages of anonymous memory: "always", "madvise" or "never"; empty if unknown.
 std::string HugePageSetting();
 
 // Free space in /dev/shm; 0 where there is none.
 uint64_t FreeSharedMemoryBytes();
 
-// How many processes and threads this user may still start here, by its own limit (which counts all that it runs, and
-// does not bind root) and by those of the control groups; kUnlimited without one.
+// Processes and threads that this user may still start, by its own limit (which does not bind root) and those of the
+// control groups; kUnlimited without one.
 uint64_t TasksLeft();
 
-// Whether a thread of this process may be bound to one of its CPUs: tries it, with a thread made for that.
+// Whether a thread may be bound to one of the CPUs; tries it with a new thread.
 bool CanBindThreads();
 
 // Runnable threads of the host, averaged over the last minute; negative where it is not known.
@@ -58,17 +56,14 @@ std::string HostName();
 // What the kernel calls the processors; "unknown" where it does not say.
 std::string ProcessorName();
 
-// The same limits read below another root directory (which holds proc/ and the mounted control groups); for tests.
-// The quota is in cores, infinity when there is none; the others UINT64_MAX.
+// For tests: the same limits below another root directory, which holds proc/ and the mounted control groups. The quota
+// is in cores, infinity if there is none; the others kUnlimited.
 double CgroupCpuQuota(const std::string& root);
 uint64_t CgroupAvailableMemoryBytes(const std::string& root);
 uint64_t CgroupTasksLeft(const std::string& root);
 
-// The choice in brackets of a kernel setting such as "always [madvise] never"; empty where none is. For tests.
-std::string BracketedChoice(const std::string& line);
-
-// The file that each rank exchanges messages by in /dev/shm: 4 MiB and some bytes, sparse at first. Open MPI refuses to
-// start, or ranks end by SIGBUS later, where they do not fit.
+// Each rank's file for messages in /dev/shm: 4 MiB and some bytes, sparse at first. If they do not fit, Open MPI
+// refuses to start, or ranks end later by SIGBUS.
 inline constexpr uint64_t kSharedMemoryPerRank = 5ull << 20;
 
 struct FileSystemRoom {
@@ -78,8 +73,7 @@ struct FileSystemRoom {
   friend bool operator==(const FileSystemRoom&, const FileSystemRoom&) = default;
 };
 
-// What a host limits, and below what MPI's ranks do not start: MPI then hangs or reports another cause. The defaults
-// limit nothing.
+// What a host limits. With too little of it, MPI's ranks hang or report another cause. The defaults limit nothing.
 struct HostLimits {
   std::string temporary_directory;
   FileSystemRoom temporary;
@@ -101,14 +95,14 @@ struct RanksOnHost {
   bool own_directory = true;  // TMPDIR chooses the temporary directory
 };
 
-// What is not enough for these ranks, a sentence each: what there is, what is needed, and behind the last "; " what to
-// do. Empty: they can start.
+// What these ranks lack, a sentence each: what there is, what is needed, and after the last "; " what to do. Empty:
+// they can start.
 std::vector<std::string> ShortagesFor(const RanksOnHost& ranks, const HostLimits& limits);
 
-// Open MPI reads the topology too, in mpirun and in every rank's MPI_Init, with all components of hwloc. Whoever starts
-// Open MPI sets this variable, unless the user has. It leaves out the component that looks for graphics cards on ten X
-// displays (where the resolver is slow, that takes seconds) and the two that read PCI devices (in a virtual machine,
-// half of the kernel's time in a start). Only libfabric's providers use what these find, to choose the nearest device.
+// Whoever starts Open MPI sets this variable, unless the user has: mpirun and every rank read the topology with all
+// components of hwloc. It excludes the one that looks for graphics cards on ten X displays (seconds with a slow
+// resolver) and the two that read PCI devices (in a virtual machine half of the kernel's start-up time). Only
+// libfabric's providers use their findings.
 inline constexpr char kHwlocComponentsVariable[] = "HWLOC_COMPONENTS";
 inline constexpr char kHwlocComponents[] = "-gl,-pci,-linuxio";
 
@@ -120,8 +114,8 @@ struct CpuPlace {
   friend bool operator==(const CpuPlace&, const CpuPlace&) = default;
 };
 
-// The CPUs that the calling thread's affinity allows, near ones side by side: by NUMA node, shared cache and core. A
-// host whose topology cannot be read has one thread a core and one node. Never empty. Takes milliseconds. Thread-safe.
+// The CPUs that the calling thread's affinity allows, ordered by NUMA node, shared cache and core. If the topology
+// cannot be read: one thread a core, one node. Never empty. Takes milliseconds. Thread-safe.
 std::vector<CpuPlace> AllowedCpuPlaces();
 
 // The same of a made-up machine in hwloc's words, such as "numa:2 core:4 pu:2"; for tests.

@@ -18,8 +18,36 @@
 
 namespace stagecoach {
 
+// What the plan of a job gives its scheduler to work with; the same on every stage.
+struct BatchingRoom {
+  std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
+  // [groups] positions that a row sees, its own included, or 0 for all, as which at least one group has; empty: all 0.
+  // A group with a window has blocks for the rows of one sequence that fit the others, one row at a time.
+  std::vector<int64_t> group_windows;
+  int64_t context = 0;          // most tokens a sequence may have, prompt and output
+  int32_t micro_batches = 1;    // in flight at once
+  int32_t most_groups = 0;      // of decode rows; with more than micro_batches as many are in flight at once
+  int64_t max_open_tokens = 0;  // opened by one micro-batch; at least context
+  friend bool operator==(const BatchingRoom&, const BatchingRoom&) = default;
+};
+
+// What the scheduler obeys, of these settings.
+struct BatchingSettings {
+  int64_t max_num_seqs = 8;
+  // In simulation the one with most tokens, the earliest first tokens and the shortest long gaps
+  // (tests/bench/README.md). The one campaign of real programs (tests/bench/results) cannot tell.
+  Policy policy = Policy::kThrottled;
+  int64_t max_num_batched_tokens = 512;
+  int64_t prefill_chunk = 512;
+  Chunking chunking = Chunking::kConstant;
+  double slo_itl_s = 0;
+  int64_t block_tokens = 32;
+  bool prefix_caching = true;
+  friend bool operator==(const BatchingSettings&, const BatchingSettings&) = default;
+};
+
 // 0, absent and empty mean the default that the declaration names.
-struct JobSettings {
+struct JobSettings : BatchingSettings {
   std::string q2_layout = "auto";
   int64_t context = 0;
   int64_t stages = 0;
@@ -31,19 +59,8 @@ struct JobSettings {
   std::string weights_cache;
   bool allow_damaged = false;
   double stage_timeout_s = 60;
-  int64_t max_num_seqs = 8;
-  // Of the policies, in simulation, the one with most tokens, the earliest first tokens and the shortest long gaps
-  // (tests/bench/policy_bench.py, whose README has the table and what it costs). The one campaign of real programs
-  // (tests/bench/results) cannot tell: policies differ there by no more than one request alone, which all treat alike.
-  Policy policy = Policy::kThrottled;
-  int64_t max_num_batched_tokens = 512;
-  int64_t prefill_chunk = 512;
-  Chunking chunking = Chunking::kConstant;
-  double slo_itl_s = 0;
   int64_t micro_batches = 0;
   int64_t decode_groups = 0;
-  int64_t block_tokens = 32;
-  bool prefix_caching = true;
   uint64_t kv_cache_bytes = 0;  // per stage
   KvType kv_type = KvType::kF16;
   WireType wire_type = WireType::kF32;
@@ -74,6 +91,49 @@ inline constexpr IntegerRange kStageDelayUs = {0, 10'000'000};
 //   (JobSetting, vector<int64_t>, IntegerRange)  (JobSetting, uint64_t)             bytes
 //   (JobSetting, Enum, NamedValue<Enum>[])     (JobSetting, optional<Enum>, NamedValue<Enum>[])
 //   (JobSetting, string, const char*[])        (JobSetting, string)  (JobSetting, bool)  (JobSetting, EmulatedLink)
+template <typename Settings, typename Visitor>
+void VisitBatchingSettings(Settings& s, Visitor&& visit) {
+  visit(
+      JobSetting{.name = JobLimits::kMaxNumSeqs.name, .flags = "--max-num-seqs", .help = "sequences that run at once"},
+      s.max_num_seqs, JobLimits::kMaxNumSeqs.range);
+  visit(
+      JobSetting{.name = "policy",
+                 .flags = "--policy",
+                 .help = "what a micro-batch takes: prompts alone while there are any; decode rows, then prompts; few "
+                         "prompt rows beside decode rows; as many as queue, free KV blocks and the gap of --slo-itl "
+                         "suggest; all prompts that fit, then decoding, in turns. Answers are the same under all"},
+      s.policy, kPolicies);
+  visit(JobSetting{.name = JobLimits::kMaxNumBatchedTokens.name,
+                   .flags = "--max-num-batched-tokens",
+                   .help = "token rows of a micro-batch"},
+        s.max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range);
+  visit(JobSetting{.name = JobLimits::kPrefillChunk.name,
+                   .flags = "--prefill-chunk",
+                   .help = "rows of one prompt in a micro-batch"},
+        s.prefill_chunk, JobLimits::kPrefillChunk.range);
+  visit(
+      JobSetting{.name = "chunking",
+                 .flags = "--chunking",
+                 .help = "chunks of --prefill-chunk rows, or fewer ever deeper in a prompt, so that each takes as long "
+                         "as its first"},
+      s.chunking, kChunkings);
+  visit(JobSetting{.name = "slo_itl_s",
+                   .flags = "--slo-itl",
+                   .help = "with --policy throttled: wanted gap between two tokens of a sequence, such as 80ms, or 1h "
+                           "where prompts come first",
+                   .unset = "250ms or four decode steps, or what prompts need to come in at half of their best rate, "
+                            "whichever is longest",
+                   .value = "DURATION"},
+        s.slo_itl_s, JobLimits::kSloItlS);
+  visit(JobSetting{.name = JobLimits::kBlockTokens.name,
+                   .flags = "--block-size",
+                   .help = "tokens of a KV block, a multiple of 16"},
+        s.block_tokens, JobLimits::kBlockTokens.range);
+  visit(JobSetting{.name = "prefix_caching",
+                   .flags = "--enable-prefix-caching,!--no-enable-prefix-caching",
+                   .help = "requests that begin alike share the K and V of their full blocks; answers are the same"},
+        s.prefix_caching);
+}
 template <typename Settings, typename Visitor>
 void VisitJobSettings(Settings& s, Visitor&& visit) {
   const auto cluster = [&visit](JobSetting setting, auto&&... rest) {
@@ -142,38 +202,7 @@ void VisitJobSettings(Settings& s, Visitor&& visit) {
                          "all ranks, on top of the real hop; outputs say so",
                  .value = "LINK"},
       s.emulated_link);
-  visit(
-      JobSetting{.name = JobLimits::kMaxNumSeqs.name, .flags = "--max-num-seqs", .help = "sequences that run at once"},
-      s.max_num_seqs, JobLimits::kMaxNumSeqs.range);
-  visit(
-      JobSetting{.name = "policy",
-                 .flags = "--policy",
-                 .help = "what a micro-batch takes: prompts alone while there are any; decode rows, then prompts; few "
-                         "prompt rows beside decode rows; as many as queue, free KV blocks and the gap of --slo-itl "
-                         "suggest; all prompts that fit, then decoding, in turns. Answers are the same under all"},
-      s.policy, kPolicies);
-  visit(JobSetting{.name = JobLimits::kMaxNumBatchedTokens.name,
-                   .flags = "--max-num-batched-tokens",
-                   .help = "token rows of a micro-batch"},
-        s.max_num_batched_tokens, JobLimits::kMaxNumBatchedTokens.range);
-  visit(JobSetting{.name = JobLimits::kPrefillChunk.name,
-                   .flags = "--prefill-chunk",
-                   .help = "rows of one prompt in a micro-batch"},
-        s.prefill_chunk, JobLimits::kPrefillChunk.range);
-  visit(
-      JobSetting{.name = "chunking",
-                 .flags = "--chunking",
-                 .help = "chunks of --prefill-chunk rows, or fewer ever deeper in a prompt, so that each takes as long "
-                         "as its first"},
-      s.chunking, kChunkings);
-  visit(JobSetting{.name = "slo_itl_s",
-                   .flags = "--slo-itl",
-                   .help = "with --policy throttled: wanted gap between two tokens of a sequence, such as 80ms, or 1h "
-                           "where prompts come first",
-                   .unset = "250ms or four decode steps, or what prompts need to come in at half of their best rate, "
-                            "whichever is longest",
-                   .value = "DURATION"},
-        s.slo_itl_s, JobLimits::kSloItlS);
+  VisitBatchingSettings(s, visit);
   visit(JobSetting{.name = JobLimits::kMicroBatches.name,
                    .flags = "--micro-batches",
                    .help = "micro-batches in flight",
@@ -186,14 +215,6 @@ void VisitJobSettings(Settings& s, Visitor&& visit) {
                          "is given",
                  .unset = "found out from the stages' times, at most one more than stages"},
       s.decode_groups, JobLimits::kDecodeGroups.range);
-  visit(JobSetting{.name = JobLimits::kBlockTokens.name,
-                   .flags = "--block-size",
-                   .help = "tokens of a KV block, a multiple of 16"},
-        s.block_tokens, JobLimits::kBlockTokens.range);
-  visit(JobSetting{.name = "prefix_caching",
-                   .flags = "--enable-prefix-caching,!--no-enable-prefix-caching",
-                   .help = "requests that begin alike share the K and V of their full blocks; answers are the same"},
-        s.prefix_caching);
   visit(JobSetting{.name = "kv_cache_bytes",
                    .flags = "--kv-cache-memory",
                    .help = "KV cache per stage, such as 512M or 4G",

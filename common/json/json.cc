@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
-#include "common/json/json_input.h"
 #include "common/json/json_value.h"
 
 namespace stagecoach {
@@ -58,8 +57,8 @@ void AppendLines(const Json& json, size_t indent, const LineOf& line_of, std::st
 
 constexpr int kNumberOverflow = 406;  // the library's number of that error
 
-// Reads a text and keeps nothing but the keys of what is open. (The library can ask about values while it builds them,
-// but then looks through all of a list at the end of each object in it.)
+// Checks a text while reading it, keeping only the keys of open objects. (The library's own callback looks through all
+// of a list at the end of each object in it.)
 class JsonCheck final : public nlohmann::json_sax<Json> {
  public:
   const absl::Status& status() const { return status_; }

@@ -13,11 +13,6 @@
 namespace stagecoach {
 namespace {
 
-std::string Shown(const Json& value) {
-  if (value.is_structured()) return value.type_name();
-  return CutText(CompactJson(value));
-}
-
 // "an integer, 1 to 64"
 std::string RangeText(absl::string_view what, const std::string& expected) {
   return absl::StrCat(what, absl::StripPrefix(expected, "expected "));
@@ -38,12 +33,17 @@ absl::StatusOr<std::string> ReadDocument(const std::string& path, absl::string_v
   return absl::NotFoundError(absl::StrCat("'", path, "' has more than ", most_bytes, " bytes and is no ", what));
 }
 
+std::string JsonReader::Shown(const Json& value) {
+  if (value.is_string()) return ShownText(value.get_ref<const std::string&>());
+  return value.is_structured() ? value.type_name() : CompactJson(value);
+}
+
 JsonReader::JsonReader(absl::string_view file, std::string path, const Json& object, absl::Status* status)
     : file_(file), path_(std::move(path)), object_(object), status_(*status) {
   if (!object.is_object()) Fail("", "an object", Shown(object));
 }
 
-bool JsonReader::Has(const char* name) {
+bool JsonReader::Has(const char* name, bool) {
   known_.insert(name);
   return object_.is_object() && object_.contains(name);
 }
@@ -56,12 +56,15 @@ const Json* JsonReader::Find(const char* name, bool required) {
 
 std::optional<int64_t> JsonReader::ReadInteger(const char* name, IntegerRange range, std::optional<int64_t> absent) {
   const Json* found = Find(name, !absent.has_value());
-  if (found == nullptr) return absent;
-  const bool fits = found->is_number_integer() &&
-                    !(found->is_number_unsigned() &&
-                      found->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
-  if (fits && Contains(range, found->get<int64_t>())) return found->get<int64_t>();
-  Fail(name, RangeText("an integer, ", Expected(range)), Shown(*found));
+  return found == nullptr ? absent : IntegerOf(name, *found, range);
+}
+
+std::optional<int64_t> JsonReader::IntegerOf(absl::string_view name, const Json& value, IntegerRange range) {
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() &&
+                      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+  if (fits && Contains(range, value.get<int64_t>())) return value.get<int64_t>();
+  Fail(name, RangeText("an integer, ", Expected(range)), Shown(value));
   return std::nullopt;
 }
 
@@ -70,6 +73,13 @@ void JsonReader::Field(const char* name, bool& value) {
   if (found == nullptr) return;
   if (!found->is_boolean()) return Fail(name, "true or false", Shown(*found));
   value = found->get<bool>();
+}
+
+void JsonReader::Field(const char* name, uint64_t& value) {
+  const Json* found = Find(name, /*required=*/true);
+  if (found == nullptr) return;
+  if (!found->is_number_unsigned()) return Fail(name, "an integer, 0 or more", Shown(*found));
+  value = found->get<uint64_t>();
 }
 
 void JsonReader::Field(const char* name, double& value, NumberRange range, std::optional<double> absent) {
@@ -140,7 +150,8 @@ void JsonReader::Fail(absl::string_view name, absl::string_view expected, absl::
 void JsonReader::Refuse(absl::string_view name, absl::string_view what) {
   if (!status_.ok()) return;
   const std::string place = name.empty() ? (path_.empty() ? "the document" : path_) : PathOf(name);
-  status_ = absl::InvalidArgumentError(absl::StrCat("'", file_, "': ", place, ": ", CutText(what, 600)));
+  status_ = absl::InvalidArgumentError(
+      absl::StrCat(file_.empty() ? "" : absl::StrCat("'", file_, "': "), place, ": ", CutText(what, 600)));
 }
 
 }  // namespace stagecoach

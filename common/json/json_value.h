@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-// Its literal ""_json calls the reader, which would be instantiated in every unit for it: half a second each. Nothing
-// here writes that literal: it is declared alone, and what would be its body becomes a template that nothing calls.
+// Its literal ""_json would instantiate the reader in every unit: half a second each. Nothing here writes that literal,
+// so it is only declared, and its body becomes a template that nothing calls.
 #define _json(text, size) \
   _json(text, size);      \
   template <int>          \

@@ -1,26 +1,25 @@
 #include "common/model/footprint.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/quant/compute_layout.h"
+#include "common/quant/tensor_type.h"
 
 namespace stagecoach {
 namespace {
 
 // Columns of a walk: enough to reuse K and V from the first-level cache, few enough to share the work out.
 constexpr int64_t kColumnsPerWork = 64;
-// Of latent attention: what it takes to lay out the values is shared by more of them. One row has so many heads in a
-// walk, so that few rows are enough for several threads.
+// Latent attention: more columns share the laying out of values. With so many heads a few rows suffice.
 constexpr int64_t kLatentColumnsPerWork = 128;
 constexpr int64_t kLatentHeadsPerWork = 64;
 
-// Pieces a thread takes in a step: more even out what the last one leaves, fewer cost less to start and to merge.
+// Pieces a thread takes in a step: more balance better, fewer cost less to start and to merge.
 constexpr int64_t kPiecesPerThread = 4;
 
-// Room for partial states: for this many rows in every cut walk at the full context, up to this many bytes. Walks that
-// find no room stay whole.
+// Room for partial states: so many rows of every cut walk at the full context, up to so many bytes. Others stay whole.
 constexpr int64_t kCutRows = 4;
 constexpr int64_t kMaxPartialBytes = 32 << 20;
 
@@ -32,9 +31,7 @@ int64_t WholePanels(int64_t width) { return (width + kPanelRows - 1) / kPanelRow
 
 TensorType TypeOf(const GgufTensor* tensor) { return static_cast<TensorType>(tensor->type_id); }
 
-double BytesOf(const GgufTensor* tensor) { return tensor == nullptr ? 0 : static_cast<double>(tensor->bytes); }
-
-// What fills up the last panels of a layer's experts, and of the matrices that each head of latent attention has.
+// The padding of the last panels of a layer's experts, and of latent attention's matrices per head.
 uint64_t StackPadding(const LayerTensors& layer) {
   uint64_t bytes = 0;
   const auto add = [&bytes](const GgufTensor* tensor, int64_t matrices_an_expert) {
@@ -103,35 +100,17 @@ void AddTensor(const GgufTensor& tensor, double share, bool bf16_dot, PartWork* 
   }
 }
 
-bool IsAmong(const GgufTensor* tensor, const std::vector<const GgufTensor*>& tensors) {
-  return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
-}
-
 void AddLayer(const LayerTensors& tensors, const FfnSpec& ffn, bool bf16_dot, PartWork* work) {
   const std::vector<const GgufTensor*> experts = ExpertTensorsOf(tensors);
   if (!experts.empty()) work->expert_share = static_cast<double>(ffn.experts_used) / static_cast<double>(ffn.experts);
   for (const GgufTensor* tensor : tensors.All()) {
-    const bool of_experts = IsAmong(tensor, experts);
+    const bool of_experts = std::find(experts.begin(), experts.end(), tensor) != experts.end();
     AddTensor(*tensor, of_experts ? work->expert_share : 1, bf16_dot, work);
     if (of_experts) work->expert_bytes += static_cast<double>(tensor->bytes);
   }
 }
 
 }  // namespace
-
-ModelCosts CostsOf(const ModelDescription& model) {
-  ModelCosts costs;
-  for (const LayerTensors& layer : model.layers) {
-    double bytes = 0;
-    for (const GgufTensor* tensor : layer.All()) bytes += BytesOf(tensor);
-    costs.layer_bytes.push_back(bytes);
-  }
-  costs.embedding_bytes = BytesOf(model.token_embd);
-  costs.head_bytes = BytesOf(model.output_norm) + BytesOf(model.output) + BytesOf(model.output_bias);
-  costs.shared_bytes = BytesOf(model.rope_freqs);
-  costs.tied = model.tied();
-  return costs;
-}
 
 int64_t LayerToTime(const HyperParameters& hyper) {
   const auto worth = [](const LayerSpec& layer) {
@@ -163,16 +142,9 @@ uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, i
   return bytes;
 }
 
-InputForms InputForms::Of(std::initializer_list<TensorType> readers, bool bf16_dot) {
-  InputForms forms;
-  for (const TensorType reader : readers) {
-    switch (ActivationKindFor(reader, bf16_dot)) {
-      case ActivationKind::kFloat: forms.floats = true; break;
-      case ActivationKind::kInt8: forms.int8 = true; break;
-      case ActivationKind::kBf16: forms.bf16 = true; break;
-    }
-  }
-  return forms;
+InputForms InputForms::Of(TensorType reader, bool bf16_dot) {
+  const ActivationKind kind = ActivationKindFor(reader, bf16_dot);
+  return {kind == ActivationKind::kFloat, kind == ActivationKind::kInt8, kind == ActivationKind::kBf16};
 }
 
 void InputForms::Add(const InputForms& other) {
@@ -194,10 +166,10 @@ uint64_t InputForms::Bytes(int64_t rows, int64_t cols) const {
 
 LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot) {
   LayerInputForms forms;
-  forms.output = InputForms::Of({TypeOf(layer.attn_output)}, bf16_dot);
+  forms.output = InputForms::Of(TypeOf(layer.attn_output), bf16_dot);
   const auto add = [bf16_dot](std::initializer_list<const GgufTensor*> readers, InputForms* input) {
     for (const GgufTensor* reader : readers) {
-      if (reader != nullptr) input->Add(InputForms::Of({TypeOf(reader)}, bf16_dot));
+      if (reader != nullptr) input->Add(InputForms::Of(TypeOf(reader), bf16_dot));
     }
   };
   add({layer.attn_qkv, layer.attn_q, layer.attn_k, layer.attn_v, layer.attn_q_a, layer.attn_kv_a}, &forms.qkv);
@@ -313,8 +285,7 @@ uint64_t ExpertScratchSizes::bytes() const {
   if (experts == 0) return 0;
   // Logits; chosen experts and their weights; the input of down.
   const uint64_t shared = Floats(rows, logits_stride) + 2 * Floats(pairs(), 1) + output_forms.Bytes(pairs(), width);
-  // Of every thread: what routing works in, choices of few rows, the plan of who goes where, the input of one expert,
-  // outputs.
+  // Per thread: routing, choices of few rows, the plan, the input of one expert, outputs.
   const uint64_t thread_bytes = Floats(1, routing_floats()) + 2 * Floats(few_pairs(), 1) + Floats(1, 2 * experts + 1) +
                                 2 * Floats(pairs(), 1) + input_forms.Bytes(gather_rows(), input_width) +
                                 Floats(1, outputs());
@@ -324,14 +295,12 @@ uint64_t ExpertScratchSizes::bytes() const {
 uint64_t LayerScratchSizes::bytes() const {
   const int64_t rows = limits.max_rows;
   const WalkMemory walk = walk_memory();
-  // q; k and v; what attention makes of them; inputs; outputs that are completed first; partial states of cut walks;
-  // angles.
+  // q; k and v; attended rows; inputs; outputs that are completed first; partial states of cut walks; angles.
   uint64_t bytes = Floats(rows, q_stride) + 2 * Floats(rows, kv_stride) + Floats(rows, attended_stride) +
                    forms.Bytes(rows, input_width) + ffn_forms.Bytes(rows, ffn_width) + Floats(rows, delta_width) +
                    Floats(1, walk.partial_floats) + experts.bytes() + latent.bytes(rows, limits.threads);
   for (const RopeParameters& rope : ropes) bytes += 2 * Floats(rows, rope.dims / 2);
-  // Of every thread: a row on its way into an input, an input of few rows, outputs of two matrices; queries, states,
-  // limits and values of a walk.
+  // Per thread: a row going into an input, an input of few rows, two outputs, a walk's queries, states, limits, values.
   const uint64_t thread_bytes = Floats(1, input_width) + forms.Bytes(kFewRows, input_width) + Floats(2, kBlockFloats) +
                                 Floats(1, walk.query_floats + walk.state_floats + walk.value_floats) +
                                 static_cast<uint64_t>(walk.limits + walk.begins) * sizeof(int32_t);
@@ -368,7 +337,7 @@ StageScratchSizes ScratchSizesOf(const ModelDescription& model, int64_t first_la
                                 .hidden = hidden,
                                 .vocab = model.hyper.vocab,
                                 .logits_stride = WholePanels(model.hyper.vocab),
-                                .forms = InputForms::Of({TypeOf(model.output)}, limits.bf16_dot),
+                                .forms = InputForms::Of(TypeOf(model.output), limits.bf16_dot),
                                 .threads = limits.threads};
   return sizes;
 }
@@ -393,10 +362,6 @@ std::vector<const GgufTensor*> ExpertTensorsOf(const LayerTensors& layer) {
   return tensors;
 }
 
-double AttentionOps(const AttentionSpec& attention) {
-  return 2.0 * static_cast<double>(attention.heads * (attention.key_dim() + attention.cached_value_dim()));
-}
-
 absl::StatusOr<ModelParts> PartsOf(const ModelDescription& model, KvType kv_type, bool bf16_dot) {
   ModelParts parts;
   parts.hidden = model.hyper.hidden;
@@ -406,7 +371,9 @@ absl::StatusOr<ModelParts> PartsOf(const ModelDescription& model, KvType kv_type
     PartWork& layer = parts.layers.emplace_back();
     AddLayer(model.layers[i], model.hyper.layers[i].ffn, bf16_dot, &layer);
     layer.kv_token_bytes = static_cast<double>(kv_bytes);
-    layer.attention_ops = AttentionOps(attention);
+    // Its score, and its part of the weighted sum; a latent row is the key, and its first elements the value.
+    layer.attention_ops =
+        2.0 * static_cast<double>(attention.heads * (attention.key_dim() + attention.cached_value_dim()));
     if (attention.kind == AttentionKind::kWindowed) layer.window = attention.window;
     parts.window = std::max(parts.window, layer.window);
   }

@@ -1,55 +1,39 @@
 #ifndef STAGECOACH_COMMON_MODEL_FOOTPRINT_H_
 #define STAGECOACH_COMMON_MODEL_FOOTPRINT_H_
 
-// What the parts of a model cost, counted from the shapes: memory of a stage (the planner's and the stage's numbers are
-// these; for frames see FrameLimits), weights of each part, what it reads and computes in a step. Pure.
+// What the parts of a model cost, counted from the shapes: memory of a stage (for frames see FrameLimits), weights of
+// each part, reads and operations of a step. The planner and the stage use the same numbers. Pure.
 
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <vector>
 
 #include "common/job/job_choices.h"
-#include "common/model/layer_spec.h"
+#include "common/model/hyper_parameters.h"
 #include "common/model/model_description.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
 
-// Bytes of the parts of a model, as stored. A micro-batch reads the dense layers and the head once, of experts the
-// chosen ones (PartWork), of an embedding hardly anything.
-struct ModelCosts {
-  std::vector<double> layer_bytes;  // [layers]
-  double embedding_bytes = 0;       // memory of the stage that owns the embedding
-  double head_bytes = 0;    // output norm, output matrix (also when it is the embedding's) and bias: memory and time
-  double shared_bytes = 0;  // needed on every stage that has layers
-  // When tied, a stage that owns both ends holds the matrix once: embedding_bytes are then not added to head_bytes.
-  bool tied = false;
-};
-
-ModelCosts CostsOf(const ModelDescription& model);
-
-// The layer to time where one has to tell of all: with experts if any has, and of these one that sees all positions if
-// any does.
+// The layer to time as a sample of all: one with experts if any, among these one with full attention if any.
 int64_t LayerToTime(const HyperParameters& hyper);
 
 // Bytes of the tensors that stage [first_layer, last_layer) needs, as stored, each tensor once.
 uint64_t StageWeightBytes(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
                           bool owns_head);
-// What these tensors take in a stage's memory, in the kernels' layout, but for the padding of each matrix's last panel;
-// that of experts, of which there are many, is counted.
+// Their bytes in the kernels' layout, without the padding of last panels, except of experts.
 uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
                            bool owns_head);
 
-// In which forms a stage keeps an input of matrix products: those that its readers want.
+// The forms in which a stage keeps an input of matrix products: those that the reading matrices want.
 struct InputForms {
   bool floats = false;
   bool int8 = false;
   bool bf16 = false;
 
   // `bf16_dot`: see ActivationKindFor.
-  static InputForms Of(std::initializer_list<TensorType> readers, bool bf16_dot);
+  static InputForms Of(TensorType reader, bool bf16_dot);
   void Add(const InputForms& other);
   uint64_t Bytes(int64_t rows, int64_t cols) const;
   friend bool operator==(const InputForms&, const InputForms&) = default;
@@ -70,19 +54,16 @@ struct LayerInputForms {
 };
 LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot);
 
-// Sizes of working memory that the code of the steps is made for.
-// Up to so many rows each thread prepares all inputs for itself instead of waiting for the others' part: a row of 1024
-// costs about what a barrier does (0.3 us).
+// Up to so many rows each thread prepares all inputs itself: a row of 1024 costs about as much as a barrier (0.3 us).
 inline constexpr int64_t kFewRows = 2;
 inline constexpr int64_t kBlockFloats = 128 << 10;  // outputs of one matrix that a thread computes at once
-// Rows whose logits are computed at once: each time reads the whole matrix, often a large part of a stage's weights;
-// the logits of a row are vocabulary x 4 bytes.
+// Rows whose logits are computed at once: a pass reads the whole matrix; a row's logits are vocabulary x 4 bytes.
 inline constexpr int64_t kMaxHeadTileRows = 32;
 inline constexpr uint64_t kSamplerBytesPerToken = 22;  // of the vocabulary: at most, of one sampler ...
 inline constexpr uint64_t kSamplerBytes = 4096;        // ... beside this
 
-// So many chosen experts (rows times experts_used) are computed at once: enough rows an expert that reading its weights
-// costs little, while the outputs fit a third-level cache.
+// Chosen experts (rows times experts_used) that are computed at once: enough rows an expert to make reading its weights
+// cheap, while the outputs fit a third-level cache.
 inline constexpr int64_t kExpertPairs = 4096;
 inline constexpr int64_t kExpertGatherRows = 64;      // rows of one expert whose input is gathered at once
 inline constexpr int64_t kExpertOutputs = 768 << 10;  // floats of what experts give that a thread sums at once
@@ -96,9 +77,9 @@ struct StepLimits {
   bool bf16_dot = false;  // of the instruction set
 };
 
-// What attention is made of: a walk takes consecutive rows of a sequence over the granules of positions that they see,
-// for the query heads that share a KV head; of latent attention, where all do, for some of them. Its columns are these
-// heads of these rows. Layers whose sizes are equal have the same walks in a step.
+// Attention is cut into walks. A walk takes consecutive rows of a sequence over the granules of positions that they
+// see, for the query heads that share a KV head (latent: for some of the heads). Its columns are these heads of these
+// rows. Layers of equal sizes have the same walks in a step.
 struct AttentionSizes {
   int32_t max_rows = 0;                // of a step
   int32_t max_slices = 0;              // of a step
@@ -120,7 +101,7 @@ struct AttentionSizes {
   friend bool operator==(const AttentionSizes&, const AttentionSizes&) = default;
 };
 
-// The numbers that the memory for walks has room for. The walks of all layers use the same.
+// The memory for walks, shared by all layers.
 struct WalkMemory {
   int64_t query_floats = 0, state_floats = 0;  // of a thread's columns
   int64_t limits = 0, begins = 0;              // of a thread's columns; begins only with windows
@@ -131,7 +112,7 @@ struct WalkMemory {
   void Cover(const WalkMemory& other);  // the larger of each
 };
 
-// What the memory of layers of experts depends on: the largest of each. All 0 without such layers.
+// The memory of layers of experts: the largest of each; all 0 without such layers.
 struct ExpertScratchSizes {
   int64_t experts = 0, used = 0;         // E, k
   int64_t rows = 0;                      // of a step that are computed at once
@@ -217,9 +198,8 @@ struct PartWork {
   double kv_token_bytes = 0;  // K and V of one token, or its latent row
   int64_t window = 0;         // positions that a row attends to at most; 0: all before it
 
-  // Weights that a step of `rows` rows reads, once. Every matrix of a dense layer sees every row. Of E experts those
-  // are read that some row chose: E (1 - (1 - k/E)^rows) of them, when the rows choose independently and one expert as
-  // often as another.
+  // Weights that a step of `rows` rows reads, once. Dense matrices see every row. Of E experts E (1 - (1 - k/E)^rows)
+  // are read, if rows choose independently and uniformly.
   double BytesTouched(double rows) const {
     return rows > 0 ? bytes_kept - expert_bytes * std::pow(1 - expert_share, rows) : 0;
   }
@@ -236,12 +216,8 @@ struct ModelParts {
   PartWork Bytes() const;
 };
 
-// The tensors of a layer that hold something of every expert; none in a dense layer.
+// The tensors of a layer with a part for every expert; none in a dense layer.
 std::vector<const GgufTensor*> ExpertTensorsOf(const LayerTensors& layer);
-
-// Operations of a row and a position that it attends to: its share of the scores and of what they weigh. A latent row
-// of r + d elements is the key as a whole and the value with its first r: 2 * heads * (2r + d).
-double AttentionOps(const AttentionSpec& attention);
 
 // `bf16_dot`: see ActivationKindFor. kInvalidArgument: a KV type that does not suit the model.
 absl::StatusOr<ModelParts> PartsOf(const ModelDescription& model, KvType kv_type, bool bf16_dot);

@@ -10,7 +10,6 @@
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
 #include "common/model/architectures.h"
-#include "common/model/key_reader.h"
 
 namespace stagecoach {
 namespace {
@@ -41,8 +40,7 @@ absl::Status RefuseFoldedWeights(const KeyReader& keys) {
   return absl::OkStatus();
 }
 
-// Keys of variants of the architectures, and of other programs' files, that would change what is computed, and that
-// nothing here reads. Zero means that there is no such thing.
+// Keys of variants and of other programs' files that would change the computation and are not read. Zero: unset.
 absl::Status RefuseUnreadKeys(const KeyReader& keys) {
   constexpr struct {
     const char* name;

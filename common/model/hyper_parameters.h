@@ -1,17 +1,160 @@
 #ifndef STAGECOACH_COMMON_MODEL_HYPER_PARAMETERS_H_
 #define STAGECOACH_COMMON_MODEL_HYPER_PARAMETERS_H_
 
-// The numbers that define a model's forward pass, read from GGUF metadata and checked.
+// The numbers that define a model's forward pass, read from GGUF metadata and checked, and what each layer computes, as
+// data: the forward pass, the loader and the planner read these fields, never the architecture's name. Layers of a
+// model may differ. ReadHyperParameters refuses what no code computes, so they may be trusted.
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/gguf/gguf_file.h"
-#include "common/model/layer_spec.h"
 
 namespace stagecoach {
+
+// Which elements of what RoPE rotates it takes for a pair.
+enum class RopePairs {
+  kHalves,    // (x[i], x[i + n/2]) of n: qwen2, qwen3 ("NEOX")
+  kAdjacent,  // (x[2i], x[2i + 1]): llama, deepseek2 ("NORM")
+};
+enum class RopeScaling { kNone, kLinear, kYarn };
+
+struct RopeParameters {
+  RopePairs pairs = RopePairs::kHalves;
+  int64_t dims = 0;  // of a head that are rotated, even: its first, of latent attention its last; 0: none
+  RopeScaling scaling = RopeScaling::kNone;
+  double freq_base = 10000;
+  double factor = 1;             // context extension; positions are divided by it (linear, YaRN)
+  int64_t original_context = 0;  // YaRN's n0
+  double attn_factor = 1;        // multiplies cos and sin
+  bool log_magnitude = true;     // YaRN: so does 1 + 0.1 ln(factor); DeepSeek has that in AttentionSpec::score_scale
+  double ext_factor = 1, beta_fast = 32, beta_slow = 1;
+  bool factors = false;  // rope_freqs.weight of the model divides the frequencies (llama 3)
+
+  friend bool operator==(const RopeParameters&, const RopeParameters&) = default;
+};
+
+// Which positions a row attends to.
+enum class AttentionKind {
+  kFull,      // its own and all before it
+  kWindowed,  // its own and the window - 1 before it
+};
+
+// RMSNorm of q and k before RoPE.
+enum class QkNorm {
+  kNone,
+  kHeads,  // of each head; weights [H] that all heads share (qwen3)
+  kWhole,  // of all heads together; weights [Nq*H] and [Nk*H] (minimax-m2, olmo2)
+};
+
+// x += Wo softmax(score_scale * q K^T) V.
+// Grouped-query attention keeps K and V of every KV head. Latent attention (MLA; DeepSeek-V2, 2024), with kv_rank r > 0
+// and d = rope.dims, keeps of each position one row [r + d], shared by all heads: a latent, which is also the value,
+// and a rotated key. It is computed in its absorbed form alone: of a head's q = [n | p], n of head_dim - d elements,
+// the score is (Wk_b n | p) . row, and Wv_b takes the weighted latents [r] to the head's output [value_dim].
+// Specs whose walks are equal share one plan of the step; equal RopeParameters share one table of angles.
+struct AttentionSpec {
+  AttentionKind kind = AttentionKind::kFull;
+  int64_t window = 0;     // kWindowed: positions a row sees, its own included
+  int64_t heads = 0;      // Nq
+  int64_t kv_heads = 0;   // Nk, divides heads; latent: 1
+  int64_t head_dim = 0;   // H, of q, and unless latent of k and v; even
+  int64_t value_dim = 0;  // of what a head gives to Wo: H, unless latent
+  int64_t kv_rank = 0;    // r of latent attention, else 0
+  int64_t q_rank = 0;     // of latent attention: q = Wq_b RMSNorm(Wq_a x) through so many elements; 0: q = Wq x
+  bool qkv_bias = false;  // q, k and v must have biases (qwen2); where it is false they may
+  QkNorm qk_norm = QkNorm::kNone;
+  bool sinks = false;      // a score of its own for each head, which joins the softmax and has no value (gpt-oss)
+  double score_scale = 0;  // 1/sqrt(H), unless the model says otherwise
+  double score_cap = 0;    // score = cap * tanh(score / cap) (gemma2); 0: none
+  RopeParameters rope;
+
+  bool latent() const { return kv_rank > 0; }
+  int64_t q_width() const { return heads * head_dim; }
+  int64_t kv_width() const { return kv_heads * head_dim; }
+  int64_t output_width() const { return heads * value_dim; }  // of Wo's input
+  int64_t group() const { return heads / kv_heads; }          // query heads to a KV head
+  // What the cache has of a position and KV head: a key, and a value, which is the key's beginning if latent.
+  int64_t key_dim() const { return latent() ? kv_rank + rope.dims : head_dim; }
+  int64_t cached_value_dim() const { return latent() ? kv_rank : head_dim; }
+  friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
+};
+
+// Of g = Wgate m and u = Wup m.
+enum class Activation {
+  kSwiglu,         // silu(g) * u
+  kGeglu,          // gelu(g) * u, gelu by tanh (gemma)
+  kClampedSwiglu,  // g' sigmoid(1.702 g') (u' + 1), g' = min(g, 7), u' = u held within -7 .. 7 (gpt-oss)
+};
+
+enum class FfnKind {
+  kDense,    // x += Wdown act(Wgate m, Wup m)
+  kExperts,  // x += the sum of what the `experts_used` of `experts` such units give that a router chooses for the row
+};
+
+// How logits l = Wr m of a row, one an expert, become a choice and its weights. Ties go to the lower expert.
+enum class Gating {
+  kSoftmax,          // p = softmax over all (qwen3moe)
+  kSigmoid,          // p = sigmoid (glm4moe, deepseek2, minimax-m2)
+  kSoftmaxOfChosen,  // chosen by l itself; weights are the softmax over the chosen (gpt-oss)
+};
+
+// Choice: the largest s = p (+ a bias of each expert, which no weight sees), among the experts of the groups_used best
+// of `groups` equal, consecutive groups; a group's score is the sum of its two largest s. Weights: p of the chosen in
+// descending order of s, divided by their sum (at least 2^-14) if normalized, times scale.
+struct RouterSpec {
+  Gating gating = Gating::kSoftmax;
+  bool normalized = true;
+  double scale = 1;
+  int64_t groups = 1, groups_used = 1;
+
+  friend bool operator==(const RouterSpec&, const RouterSpec&) = default;
+};
+
+struct FfnSpec {
+  FfnKind kind = FfnKind::kDense;
+  Activation activation = Activation::kSwiglu;
+  int64_t width = 0;  // F, of one unit
+  int64_t experts = 0, experts_used = 0;
+  int64_t shared_width = 0;  // kExperts: of a dense unit beside them whose output is added unweighted; 0: none
+  RouterSpec router;         // kExperts
+
+  friend bool operator==(const FfnSpec&, const FfnSpec&) = default;
+};
+
+// One transformer layer. Each half applies RMSNorm to input, output or both, and adds residual_scale * output.
+struct LayerSpec {
+  AttentionSpec attention;
+  FfnSpec ffn;
+  float norm_eps = 0;
+  bool pre_norms = true;    // of the inputs
+  bool post_norms = false;  // of the outputs, before they are added (gemma, olmo2)
+  float residual_scale = 1;
+  int32_t block_group = 0;  // of its KV: see BlockLists in common/step/step.h
+
+  // Whether the output of a half must be whole before it is added.
+  bool completes_outputs() const { return post_norms || residual_scale != 1; }
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
+};
+
+// ln(x) for x > 0 from +, -, * and / alone: the same bits on every machine. By the series of atanh: x = m * 2^e with m
+// in [1/sqrt 2, sqrt 2), ln m = 2 (t + t^3/3 + ..), t = (m - 1) / (m + 1). |t| < 0.172, so 13 terms reach below 2^-53.
+inline double FixedLn(double x) {
+  int exponent = 0;
+  double m = std::frexp(x, &exponent);
+  if (m < std::numbers::sqrt2 / 2) {
+    m *= 2;
+    --exponent;
+  }
+  const double t = (m - 1) / (m + 1), t2 = t * t;
+  double series = 0;
+  for (int term = 12; term >= 0; --term) series = series * t2 + 1.0 / (2 * term + 1);
+  return 2 * t * series + exponent * std::numbers::ln2;
+}
 
 struct HyperParameters {
   std::string architecture;       // "qwen3", for display and metadata keys only
@@ -32,9 +175,8 @@ struct HyperParameters {
   std::vector<int64_t> group_windows() const;
 };
 
-// Reads and checks every field (formula and ranges in the GGUF specification). kUnimplemented with the list of
-// supported ones for another architecture, and for what no code computes; kInvalidArgument names the key, the value and
-// the range.
+// Reads and checks every field (formula and ranges in the GGUF specification). kUnimplemented: another architecture
+// (with the supported ones), or something that no code computes. kInvalidArgument names key, value and range.
 absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file);
 
 // Bounds far above any model; they keep products of sizes far from overflow.

@@ -5,9 +5,8 @@
 
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/model/architectures.h"
 #include "common/model/hyper_parameters.h"
-#include "common/model/key_reader.h"
-#include "common/model/layer_spec.h"
 
 namespace stagecoach {
 namespace {
@@ -92,8 +91,7 @@ absl::Status ReadLatentHeads(const KeyReader& keys, const HyperParameters& hyper
   return CheckRepeated(keys, "attention.value_length", attention.kv_rank, "attention.kv_lora_rank");
 }
 
-// The key rope.scaling.yarn_attn_factor is not read: it repeats the magnitude that YaRN's factor gives, which is
-// computed here; attn_factor multiplies it.
+// rope.scaling.yarn_attn_factor is not read: it repeats what follows from YaRN's factor. attn_factor multiplies it.
 absl::Status ReadYarn(const KeyReader& keys, RopeParameters& rope) {
   ASSIGN_OR_RETURN(rope.ext_factor, keys.Float("rope.scaling.yarn_ext_factor", 0, false, 1));
   if (rope.ext_factor > kMaxYarnFactor) {
@@ -187,8 +185,7 @@ absl::StatusOr<AttentionSpec> ReadCommon(const KeyReader& keys, const Architectu
   return attention;
 }
 
-// Which layers are windowed, were there a window: by the key, a period or a value for every layer, or the
-// architecture's period.
+// Which layers are windowed, if the model has a window: by key (a period, or a value a layer) or architecture.
 absl::StatusOr<std::vector<bool>> ReadPattern(const KeyReader& keys, const Architecture& architecture, int64_t blocks) {
   const GgufValue* value = keys.metadata().Find(keys.Key(kPattern));
   const GgufArray* array = value != nullptr ? std::get_if<GgufArray>(value) : nullptr;
@@ -213,7 +210,7 @@ absl::Status ReadWindows(const KeyReader& keys, const Architecture& architecture
                          HyperParameters& hyper) {
   const bool required = architecture.window == Presence::kRequired;
   const auto fallback = required ? std::optional<int64_t>() : architecture.default_window;
-  // Converters write 0 for a model without windows, which one whose layers are said to have them cannot be.
+  // Converters write 0 for "no window", which contradicts layers that must have one.
   const bool some = required || architecture.default_window > 0;
   ASSIGN_OR_RETURN(const int64_t window, keys.Int(kWindow, some ? 1 : 0, INT64_MAX, fallback));
   if (window == 0) return absl::OkStatus();
@@ -250,12 +247,6 @@ absl::Status ReadWindows(const KeyReader& keys, const Architecture& architecture
 
 constexpr const char* kExpertWidth = "expert_feed_forward_length";
 constexpr const char* kWidth = "feed_forward_length";
-
-// GLM-4.7-Flash's files say nothing and mean sigmoid.
-Gating DefaultGating(const Architecture& architecture, int64_t blocks, const HyperParameters& hyper) {
-  const bool flash = architecture.latent && (blocks == 47 || blocks == 48) && hyper.vocab == 154880;
-  return flash ? Gating::kSigmoid : architecture.gating;
-}
 
 // The values of expert_gating_func; 0 means unset.
 absl::Status ReadGating(const KeyReader& keys, const Architecture& architecture, Gating& gating) {
@@ -296,7 +287,9 @@ absl::Status ReadGroups(const KeyReader& keys, const FfnSpec& ffn, RouterSpec& r
 absl::Status ReadRouter(const KeyReader& keys, const Architecture& architecture, int64_t blocks,
                         const HyperParameters& hyper, FfnSpec& ffn) {
   RouterSpec& router = ffn.router;
-  router.gating = DefaultGating(architecture, blocks, hyper);
+  // GLM-4.7-Flash's files say nothing and mean sigmoid.
+  const bool flash = architecture.latent && (blocks == 47 || blocks == 48) && hyper.vocab == 154880;
+  router.gating = flash ? Gating::kSigmoid : architecture.gating;
   RETURN_IF_ERROR(ReadGating(keys, architecture, router.gating));
   ASSIGN_OR_RETURN(router.normalized, keys.Bool("expert_weights_norm", architecture.normalized));
   if (router.gating == Gating::kSoftmaxOfChosen) router.normalized = false;  // they add up to 1

@@ -46,9 +46,8 @@ bool SameShape(const Shape& a, const Shape& b) {
   return true;
 }
 
-// Looks tensors up by name, checks their shape and type, and remembers which ones were asked for. An absent tensor is
-// nullptr, and an error if it is required. The first error stays; it names the file, the tensor, what was expected and
-// what was found.
+// Finds tensors by name, checks shape and type, and remembers which ones were found. An absent one is nullptr, and an
+// error if required. The first error stays; it names file, tensor, what was expected and what was found.
 class TensorFinder {
  public:
   explicit TensorFinder(const GgufFile& file) : file_(file) {}
@@ -84,8 +83,7 @@ class TensorFinder {
     used_.insert(out);
   }
 
-  // A tensor that nobody asked for belongs to something that is not computed; those of the layers that the forward pass
-  // skips may be there.
+  // An unused tensor belongs to something that is not computed. Those of skipped layers are allowed.
   absl::Status CheckAllKnown(const HyperParameters& hyper, const Architecture& architecture) {
     for (const GgufTensor& tensor : file_.tensors()) {
       // Factors of positions are in files of models that have no positions, too.

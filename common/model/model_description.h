@@ -1,22 +1,20 @@
 #ifndef STAGECOACH_COMMON_MODEL_MODEL_DESCRIPTION_H_
 #define STAGECOACH_COMMON_MODEL_MODEL_DESCRIPTION_H_
 
-// Which tensors a model has and what each is for: the directory that the loader, the partitioner and `inspect` share.
+// Which tensors a model has, and the role of each: the directory that the loader, the partitioner and `inspect` share.
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "common/gguf/gguf_file.h"
 #include "common/job/job_choices.h"
 #include "common/model/hyper_parameters.h"
 
 namespace stagecoach {
 
-// The tensors of one layer; pointers into the GgufFile, nullptr where the model has none. Matrices are [out rows, in
-// cols].
+// The tensors of one layer; pointers into the GgufFile, nullptr: the model has none. Matrices are [out, in].
 struct LayerTensors {
   const GgufTensor* attn_norm = nullptr;         // [D]; nullptr without pre_norms
   const GgufTensor* attn_q = nullptr;            // [Nq*H, D]; nullptr when fused, and with q_rank
@@ -68,8 +66,8 @@ struct LayerTensors {
   std::vector<const GgufTensor*> All() const;  // those that are not nullptr
 };
 
-// A checked model: every tensor the hyper-parameters call for is there, with the shape they imply and a type its role
-// allows (matrices: any supported type; vectors: F32, F16 or BF16). Thread-safe, immutable.
+// A checked model: every tensor that the hyper-parameters call for is there, with the implied shape and an allowed type
+// (matrices: any supported one; vectors: F32, F16 or BF16). Thread-safe, immutable.
 struct ModelDescription {
   std::shared_ptr<const GgufFile> file;
   HyperParameters hyper;
@@ -82,8 +80,7 @@ struct ModelDescription {
 
   bool tied() const { return output == token_embd; }
 
-  // The tensors stage [first_layer, last_layer) needs, each once (a tied embedding on a stage that owns both ends is
-  // listed once).
+  // The tensors that stage [first_layer, last_layer) needs, each once, also a tied embedding on a stage with both ends.
   std::vector<const GgufTensor*> StageTensors(int64_t first_layer, int64_t last_layer, bool owns_embedding,
                                               bool owns_head) const;
 };

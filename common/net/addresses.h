@@ -14,14 +14,15 @@
 
 namespace stagecoach {
 
-// IPv4 and IPv6, of every interface that is up, without IPv6's link-local ones, which mean nothing on another host.
+// IPv4 and IPv6 addresses of every interface that is up, except IPv6's link-local ones, which mean nothing on another
+// host.
 std::vector<pb::HostAddress> OwnAddresses();
 
-// The addresses of a name, those of IPv6 only where it has none of IPv4; none where it cannot be resolved. A text that
-// is an address is its own. A question to a name server that is lost costs seconds: none is asked without need.
+// The addresses of a name: IPv4, or IPv6 if it has no IPv4; none if it cannot be resolved. An address stands for
+// itself. A lost query to a name server costs seconds, so none is made without need.
 std::vector<std::string> AddressesOfName(const std::string& name, bool also_ipv6 = true);
 
-// The own address that packets to this address leave from; empty without a route. Nothing is sent.
+// Our address that packets to this address leave from; empty without a route. Sends nothing.
 std::string AddressTowards(const std::string& address);
 
 bool IsIpv6(const std::string& address);
@@ -39,7 +40,7 @@ struct SocketAddress {
 // Absent for a text that is no address.
 std::optional<SocketAddress> ParseAddress(const std::string& address, int port);
 
-// The address alone; one of IPv4 that came through a socket of IPv6 is shown as IPv4's. Empty for other families.
+// Without the port; an IPv4 address mapped to IPv6 is shown as IPv4. Empty for other families.
 std::string AddressText(const sockaddr* address);
 
 }  // namespace stagecoach

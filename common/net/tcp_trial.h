@@ -1,17 +1,17 @@
 #ifndef STAGECOACH_COMMON_NET_TCP_TRIAL_H_
 #define STAGECOACH_COMMON_NET_TCP_TRIAL_H_
 
-// Whether one host reaches another by TCP in the way that a job needs: on any port, and with messages larger than a
-// packet in both directions.
+// Whether one host reaches another by TCP as a job needs it: on any port, with messages larger than a packet, both
+// ways.
 //
 //   client ── magic, kind, token of the server ──> server      kConnecting, then kGreeting
 //   client <────────────── the token, inverted ─── server
-//   client ── kTrialBytes ───────────────────────> server      kSending: one byte says that all have come
+//   client ── kTrialBytes ───────────────────────> server      kSending: one byte acknowledges all of them
 //   client <─────────────────────── kTrialBytes ── server      kReceiving
 //
-// A trial then ends; a connection for control stays open for messages (MessageChannel). The server's token comes by
-// another way: no stranger is answered, and of several hosts with one address only the one that was meant. Nothing here
-// waits: whoever owns it polls. Not thread-safe.
+// A trial then ends; a control connection stays open for messages (MessageChannel). The server's token travels another
+// way: it keeps strangers out, and tells hosts with one address apart. Nothing here waits: the owner polls. Not
+// thread-safe.
 
 #include <poll.h>
 
@@ -28,7 +28,7 @@
 namespace stagecoach {
 
 inline constexpr size_t kTrialBytes = 64 << 10;
-// Without any progress for so long, a trial has failed. A lost packet is sent again after 1 s, then after 2 s more.
+// A trial fails after this time without progress. A lost packet is resent after 1 s, then after 2 s more.
 inline constexpr absl::Duration kTrialPatience = absl::Seconds(6);
 
 // How far a trial has come; the values travel (TrialOutcome.step).
@@ -78,8 +78,8 @@ class TcpTrial {
   int64_t progress_us_;
 };
 
-// Answers the trials of whoever knows its token, on a port of all addresses. Connections of strangers are closed, those
-// on which nothing moves for kTrialPatience too, and there are never more than kMostConnections.
+// Answers trials of clients that know its token, on a port of all addresses. Closes connections of strangers, and those
+// without progress for kTrialPatience. At most kMostConnections at a time.
 class TrialServer {
  public:
   static constexpr size_t kMostConnections = 256;
@@ -95,9 +95,9 @@ class TrialServer {
   void AddWaits(std::vector<pollfd>* waits) const;
   void Advance();
 
-  // A connection for control whose trial has passed; the caller then owns it.
+  // A control connection whose trial has passed; the caller then owns it.
   std::optional<int> TakeControl();
-  // Whether there were connections for control, and all of them have ended before they had passed.
+  // Whether there were control connections, and all of them ended before they passed.
   bool LostControls() const;
 
  private:
@@ -120,7 +120,7 @@ class TrialServer {
   int lost_controls_ = 0;
 };
 
-// Small messages over a connection whose trial has passed: each a u32 of its length (little-endian), then its bytes.
+// Small messages over a connection whose trial has passed: a u32 length (little-endian), then the bytes.
 class MessageChannel {
  public:
   static constexpr size_t kMostMessageBytes = 4096;
@@ -132,11 +132,11 @@ class MessageChannel {
 
   void AddWaits(std::vector<pollfd>* waits) const { waits->push_back({socket_, POLLIN, 0}); }
 
-  // Reads what has come. False once the other end has closed, or sent what is no message.
+  // Reads what has arrived. False: the peer has closed, or sent no message.
   bool Receive();
   std::optional<std::string> Next();
 
-  // False when it does not go at once: the other end does not read.
+  // False if it cannot be sent at once: the peer does not read.
   bool Send(const std::string& message);
 
  private:

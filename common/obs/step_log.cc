@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <concepts>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -19,6 +18,8 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
+#include "common/job/job_settings.h"
+#include "common/json/json_fields.h"
 #include "common/json/json_value.h"
 
 namespace stagecoach {
@@ -52,227 +53,111 @@ constexpr size_t kMostStepLineBytes = 16 << 20;  // micro-batches have thousands
 constexpr IntegerRange kWholeNumber = {0, std::numeric_limits<int64_t>::max()};
 constexpr IntegerRange kSmallNumber = {0, std::numeric_limits<int32_t>::max()};
 
-// What a line holds, in the order of the file: each field is declared once, for writing and for reading. A visitor has
-//   visit(name, member)                  a field of every line; numbers with a point have a range
-//   visit.If(written, name, member)      a field that is left out unless `written`, and may be absent
-//   visit.Which(name, &member)           when reading: whether there is a field of that name
+// What a line holds, in the order of the file.
 
-template <typename T, typename Record>
-concept Either = std::same_as<std::remove_const_t<T>, Record>;  // to be written, or to be read
-
-template <typename Visitor, Either<StepRecord::Slice> T>
-void VisitFields(Visitor& visit, T& slice) {
-  visit("sequence", slice.sequence);
-  visit("start", slice.start);
-  visit("count", slice.count);
-  visit("sample", slice.sample);
+template <typename Fields, typename Slice>
+void VisitSlice(Fields& fields, Slice& slice) {
+  fields.Field("sequence", slice.sequence, kWholeNumber);
+  fields.Field("start", slice.start, kSmallNumber);
+  fields.Field("count", slice.count, kSmallNumber);
+  fields.Field("sample", slice.sample);
 }
 
-template <typename Visitor, Either<StageTimes> T>
-void VisitFields(Visitor& visit, T& times) {
-  visit("stage", times.stage);
-  visit("received_us", times.received_us);
-  visit("start_us", times.start_us);
-  visit("end_us", times.end_us);
+template <typename Fields, typename Times>
+void VisitTimes(Fields& fields, Times& times) {
+  fields.Field("stage", times.stage, kSmallNumber);
+  fields.Field("received_us", times.received_us, kWholeNumber);
+  fields.Field("start_us", times.start_us, kWholeNumber);
+  fields.Field("end_us", times.end_us, kWholeNumber);
 }
 
-template <typename Visitor, Either<RecordedCommand> T>
-void VisitFields(Visitor& visit, T& command) {
-  visit.Which("cancel", &command.cancel);
-  visit(command.cancel ? "cancel" : "add", command.sequence);
-  visit("confirmed", command.confirmed);
-  if (command.cancel) return;
-  visit("prompt_tokens", command.prompt_tokens);
-  visit("output_tokens", command.output_tokens);
-  visit("max_new_tokens", command.max_new_tokens);
-  visit.If(command.score_from >= 0, "score_from", command.score_from);
-  visit.If(command.tenant != 0, "tenant", command.tenant);
-  visit.If(command.weight != 1, "weight", command.weight, NumberRange{0, 1e9});
-  visit.If(command.priority_class != 1, "priority_class", command.priority_class);
-  visit.If(!command.blocks.empty(), "blocks", command.blocks);
+template <typename Fields, typename Command>
+void VisitCommand(Fields& fields, Command& command) {
+  const bool cancel = fields.Has("cancel", command.cancel);
+  if constexpr (!std::is_const_v<Command>) command.cancel = cancel;
+  fields.Field(cancel ? "cancel" : "add", command.sequence, kWholeNumber);
+  fields.Field("confirmed", command.confirmed, kWholeNumber);
+  if (cancel) return;
+  fields.Field("prompt_tokens", command.prompt_tokens, kWholeNumber);
+  fields.Field("output_tokens", command.output_tokens, kWholeNumber);
+  fields.Field("max_new_tokens", command.max_new_tokens, kWholeNumber);
+  fields.Optional("score_from", command.score_from, -1, kWholeNumber);
+  fields.Optional("tenant", command.tenant, 0, kWholeNumber);
+  fields.Optional("weight", command.weight, 1, NumberRange{0, 1e9});
+  fields.Optional("priority_class", command.priority_class, 1, kSmallNumber);
+  fields.Integers("blocks", command.blocks, kWholeNumber);
 }
 
-template <typename Visitor, Either<RecordedBlock> T>
-void VisitFields(Visitor& visit, T& block) {
-  visit("sequence", block.sequence);
-  visit("block", block.block);
-  visit("hash", block.hash);
+template <typename Fields, typename Block>
+void VisitBlock(Fields& fields, Block& block) {
+  fields.Field("sequence", block.sequence, kWholeNumber);
+  fields.Field("block", block.block, kWholeNumber);
+  fields.Field("hash", block.hash, kWholeNumber);
 }
 
-template <typename Visitor, Either<RecordedJob> T>
-void VisitFields(Visitor& visit, T& job) {
-  visit("stages", job.stages);
-  visit("max_num_seqs", job.max_num_seqs);
-  visit("max_num_batched_tokens", job.max_num_batched_tokens);
-  visit("prefill_chunk", job.prefill_chunk);
-  visit("policy", job.policy);
-  visit("chunking", job.chunking);
-  visit("slo_itl_us", job.slo_itl_us, NumberRange{0, 1e15});
-  visit("block_tokens", job.block_tokens);
-  visit("group_blocks", job.group_blocks);
-  visit("context", job.context);
-  visit("micro_batches", job.micro_batches);
-  visit("most_groups", job.most_groups);
-  visit("max_open_tokens", job.max_open_tokens);
-  visit.If(true, "prefix_caching", job.prefix_caching);  // older logs have none
-  visit("decode_groups", job.decode_groups);
-  bool experts = job.experts > 0;
-  visit.Which("experts", &experts);
-  if (experts) {
-    visit("experts", job.experts, NumberRange{0, 1});
-    visit("experts_chosen", job.experts_chosen, NumberRange{0, 1});
-  }
-  visit.If(!job.group_windows.empty(), "group_windows", job.group_windows);
+// 0 stands for a setting that was not given; the scheduler says what it can do.
+NumberRange RuleInALog(NumberRange range) { return {0, range.max}; }
+IntegerRange RuleInALog(IntegerRange range) { return {0, range.max}; }
+template <typename Range>
+const Range& RuleInALog(const Range& range) {
+  return range;
 }
 
-template <typename Visitor, Either<StepRecord> T>
-void VisitFields(Visitor& visit, T& record) {
-  visit("number", record.number);
-  visit("slices", record.slices);
-  visit("submit_us", record.submit_us);
-  visit("confirm_us", record.confirm_us);
-  visit("stages", record.times);
-  visit.If(!record.inputs.commands.empty(), "commands", record.inputs.commands);
-  visit.If(!record.inputs.blocks.empty(), "blocks", record.inputs.blocks);
-  visit.If(record.inputs.decode_groups > 0, "decode_groups", record.inputs.decode_groups);
-  visit.If(record.inputs.job.has_value(), "job", record.inputs.job);
-}
-
-// Makes an object of the fields.
-class FieldWriter {
- public:
-  template <typename T, typename... Range>
-  void operator()(const char* name, const T& value, const Range&...) {
-    object_[name] = ValueOf(value);
-  }
-  template <typename T, typename... Range>
-  void If(bool written, const char* name, const T& value, const Range&...) {
-    if (written) object_[name] = ValueOf(value);
-  }
-  void Which(const char*, const bool*) {}
-
-  template <typename T>
-  static Json ValueOf(const T& value) {
-    if constexpr (std::is_constructible_v<Json, const T&>) {
-      return value;
-    } else {
-      FieldWriter fields;
-      VisitFields(fields, value);
-      return std::move(fields.object_);
+template <typename Fields, typename Job>
+void VisitJob(Fields& fields, Job& job) {
+  fields.Field("stages", job.stages, kSmallNumber);
+  VisitBatchingSettings(job, [&](const JobSetting& setting, auto& value, const auto&... rules) {
+    const absl::string_view name = setting.name;
+    if constexpr (!std::is_const_v<Job>) {  // earlier versions wrote microseconds, and the first ones had no cache
+      if (name == "prefix_caching" && !fields.Has("prefix_caching")) {
+        job.prefix_caching = false;
+        return;
+      }
+      if (name == "slo_itl_s" && fields.Has("slo_itl_us")) {
+        fields.Field("slo_itl_us", job.slo_itl_s, NumberRange{0, 1e15});
+        job.slo_itl_s /= 1e6;
+        return;
+      }
     }
-  }
-  template <typename T>
-  static Json ValueOf(const std::optional<T>& value) {
-    return ValueOf(*value);
-  }
-  template <typename T>
-  static Json ValueOf(const std::vector<T>& values) {
-    Json list = Json::array();
-    for (const T& value : values) list.push_back(ValueOf(value));
-    return list;
-  }
+    fields.Field(setting.name, value, RuleInALog(rules)...);
+  });
+  fields.Integers("group_blocks", job.group_blocks, kSmallNumber, /*required=*/true);
+  fields.Field("context", job.context, kWholeNumber);
+  fields.Field("micro_batches", job.micro_batches, kSmallNumber);
+  fields.Field("most_groups", job.most_groups, kSmallNumber);
+  fields.Field("max_open_tokens", job.max_open_tokens, kWholeNumber);
+  fields.Field("decode_groups", job.decode_groups, kSmallNumber);
+  fields.Optional("experts", job.experts, 0, NumberRange{0, 1});
+  fields.Optional("experts_chosen", job.experts_chosen, 1, NumberRange{0, 1});
+  fields.Integers("group_windows", job.group_windows, kWholeNumber);
+}
 
- private:
-  Json object_;
-};
-
-// Reads a value of a line. The first error stays; what it is of, and all after it, keep their defaults.
-class FieldReader {
- public:
-  // The line itself.
-  FieldReader(const Json& value, absl::Status* status) : value_(value), status_(*status) {}
-
-  template <typename T, typename... Range>
-  void operator()(const char* name, T& member, const Range&... range) {
-    if (!status_.ok()) return;
-    if (!value_.contains(name)) return Fail(name, "a value", "none");
-    FieldReader(value_[name], this, name, 0).Read(member, range...);
-  }
-  template <typename T, typename... Range>
-  void If(bool, const char* name, T& member, const Range&... range) {
-    if (value_.contains(name)) (*this)(name, member, range...);
-  }
-  void Which(const char* name, bool* member) { *member = value_.contains(name); }
-
-  void Read(int64_t& out, IntegerRange range = kWholeNumber) {
-    const bool integer = value_.is_number_integer() &&
-                         !(value_.is_number_unsigned() &&
-                           value_.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
-    if (!integer || !Contains(range, value_.get<int64_t>())) return FailNumber("an integer, ", range);
-    out = value_.get<int64_t>();
-  }
-  void Read(int32_t& out) {
-    int64_t number = out;
-    Read(number, kSmallNumber);
-    out = static_cast<int32_t>(number);
-  }
-  void Read(uint64_t& out) {
-    int64_t number = 0;
-    Read(number);
-    out = static_cast<uint64_t>(number);
-  }
-  void Read(double& out, NumberRange range) {
-    if (!value_.is_number() || !Contains(range, value_.get<double>())) return FailNumber("a number, ", range);
-    out = value_.get<double>();
-  }
-  void Read(bool& out) {
-    if (!value_.is_boolean()) return Fail(nullptr, "true or false", value_.type_name());
-    out = value_.get<bool>();
-  }
-  void Read(std::string& out) {
-    if (!value_.is_string()) return Fail(nullptr, "a text", value_.type_name());
-    out = value_.get<std::string>();
-  }
-  template <typename T>
-  void Read(std::vector<T>& out) {
-    if (!value_.is_array()) return Fail(nullptr, "a list", value_.type_name());
-    for (size_t i = 0; i < value_.size() && status_.ok(); ++i) {
-      FieldReader(value_[i], this, nullptr, i).Read(out.emplace_back());
-    }
-  }
-  template <typename T>
-  void Read(std::optional<T>& out) {
-    Read(out.emplace());
-  }
-  template <typename T>
-  void Read(T& object) {
-    if (!value_.is_object()) return Fail(nullptr, "an object", value_.type_name());
-    VisitFields(*this, object);
-  }
-
- private:
-  FieldReader(const Json& value, const FieldReader* outer, const char* name, size_t index)
-      : value_(value), status_(outer->status_), outer_(outer), name_(name), index_(index) {}
-
-  std::string Path() const {
-    if (outer_ == nullptr) return "";
-    const std::string outer = outer_->Path();
-    return name_ == nullptr ? absl::StrCat(outer, "[", index_, "]")
-                            : absl::StrCat(outer, outer.empty() ? "" : ".", name_);
-  }
-  template <typename Range>
-  void FailNumber(absl::string_view what, Range range) {
-    Fail(nullptr, absl::StrCat(what, Expected(range)), value_.is_number() ? value_.dump() : value_.type_name());
-  }
-  // `name`: of a field that is missing; nullptr: of this value.
-  void Fail(const char* name, absl::string_view expected, absl::string_view found) {
-    if (!status_.ok()) return;
-    std::string where = Path();
-    if (name != nullptr) absl::StrAppend(&where, where.empty() ? "" : ".", name);
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat(where.empty() ? "the line" : where, ": expected ", expected, ", found ", found));
-  }
-
-  const Json& value_;
-  absl::Status& status_;
-  const FieldReader* const outer_ = nullptr;  // the object or list that holds the value
-  const char* const name_ = nullptr;          // of the value in an object; nullptr: it is an item of a list
-  const size_t index_ = 0;
-};
+template <typename Fields, typename Record>
+void VisitRecord(Fields& fields, Record& record) {
+  fields.Field("number", record.number, kWholeNumber);
+  fields.Objects(
+      "slices", record.slices, [](auto& slice_fields, auto& slice) { VisitSlice(slice_fields, slice); }, true);
+  fields.Field("submit_us", record.submit_us, kWholeNumber);
+  fields.Field("confirm_us", record.confirm_us, kWholeNumber);
+  fields.Objects(
+      "stages", record.times, [](auto& stage_fields, auto& times) { VisitTimes(stage_fields, times); }, true);
+  if (fields.Has("commands", !record.inputs.commands.empty()))
+    fields.Objects("commands", record.inputs.commands,
+                   [](auto& inner, auto& command) { VisitCommand(inner, command); });
+  if (fields.Has("blocks", !record.inputs.blocks.empty()))
+    fields.Objects("blocks", record.inputs.blocks, [](auto& inner, auto& block) { VisitBlock(inner, block); });
+  fields.Optional("decode_groups", record.inputs.decode_groups, 0, kSmallNumber);
+  fields.Object("job", record.inputs.job, [](auto& inner, auto& job) { VisitJob(inner, job); });
+}
 
 }  // namespace
 
-std::string StepLogLine(const StepRecord& record) { return CompactJson(FieldWriter::ValueOf(record)); }
+std::string StepLogLine(const StepRecord& record) {
+  Json line;
+  JsonWriter fields(&line);
+  VisitRecord(fields, record);
+  return CompactJson(line);
+}
 
 StepLogFormat PlainStepLog() {
   StepLogFormat format;
@@ -387,9 +272,13 @@ absl::Status StepLog::WriteWhole(absl::string_view lines) const {
 absl::StatusOr<StepRecord> ParseStepLogLine(absl::string_view line) {
   const Json json = ReadJson(line);
   if (json.is_discarded()) return absl::InvalidArgumentError("expected a JSON object");
+  if (!json.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat("the line: expected an object, found ", json.type_name()));
+  }
   absl::Status status;
   StepRecord record;
-  FieldReader(json, &status).Read(record);
+  JsonReader fields("", "", json, &status);
+  VisitRecord(fields, record);
   RETURN_IF_ERROR(status);
   return record;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/job/job_settings.h"
 #include "common/step/step.h"
 
 namespace stagecoach {
@@ -20,21 +21,11 @@ namespace stagecoach {
 // StepInputs and its parts: what decided, beside results, what a micro-batch holds. With it a recorded run can be
 // replayed.
 
-// How the job's scheduler was made; fields as of its options.
-struct RecordedJob {
+// How the job's scheduler was made.
+struct RecordedJob : BatchingSettings, BatchingRoom {
   int32_t stages = 0;
-  int32_t max_num_seqs = 0, max_num_batched_tokens = 0, prefill_chunk = 0;
-  std::string policy, chunking;
-  double slo_itl_us = 0;
   double experts = 0, experts_chosen = 1;  // of the weights, of the experts: what steps read by their rows
-  int32_t block_tokens = 0;
-  std::vector<int32_t> group_blocks;
-  std::vector<int64_t> group_windows;
-  int64_t context = 0;
-  int32_t micro_batches = 0, most_groups = 0;
-  int64_t max_open_tokens = 0;
-  bool prefix_caching = false;
-  int32_t decode_groups = 0;  // at the beginning
+  int32_t decode_groups = 0;               // at the beginning
   friend bool operator==(const RecordedJob&, const RecordedJob&) = default;
 };
 

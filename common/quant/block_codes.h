@@ -1,9 +1,10 @@
 #ifndef STAGECOACH_COMMON_QUANT_BLOCK_CODES_H_
 #define STAGECOACH_COMMON_QUANT_BLOCK_CODES_H_
 
-// What the block formats of several types share: byte access, where their scales are, the value tables of the
-// non-linear 4-bit types, and the packed 6-bit scales of the 256-element types.
+// What several block formats share: byte access, places of scales, value tables of the non-linear 4-bit types, packed
+// 6-bit scales.
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -34,15 +35,19 @@ inline void StoreU16(uint16_t bits, uint8_t* p) { std::memcpy(p, &bits, sizeof(b
 inline float LoadHalf(const uint8_t* p) { return HalfToFloat(LoadU16(p)); }
 inline void StoreHalf(float value, uint8_t* p) { StoreU16(FloatToHalf(value), p); }
 
+// 2^(exponent - 128), half of what an E8M0 exponent means, because kMxfp4Values are doubled; subnormal for 0 and 1.
+inline float HalvedE8M0(uint8_t exponent) {
+  return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : static_cast<uint32_t>(exponent - 1) << 23);
+}
+
 // The 6-bit scale and minimum of one sub-block of 32 elements of Q4_K and Q5_K.
 struct ScaleAndMin {
   int scale;  // 0 to 63
   int min;    // 0 to 63
 };
 
-// Of sub-block s (0 to 7) in the 12 packed bytes: the first four sub-blocks have the low 6 bits of bytes 0 to 3
-// (scales) and 4 to 7 (minima); the others have a nibble of bytes 8 to 11 and their two high bits at the top of bytes 0
-// to 7.
+// Of sub-block s in 12 packed bytes. s < 4: the low 6 bits of bytes 0 to 3 (scales) and 4 to 7 (minima). Others: a
+// nibble of bytes 8 to 11, and two high bits at the top of bytes 0 to 7.
 inline ScaleAndMin UnpackScaleAndMin(const uint8_t* packed, int s) {
   if (s < 4) return {packed[s] & 63, packed[s + 4] & 63};
   return {(packed[s + 4] & 15) | ((packed[s - 4] >> 6) << 4), (packed[s + 4] >> 4) | ((packed[s] >> 6) << 4)};

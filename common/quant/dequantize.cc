@@ -45,12 +45,6 @@ void DecodeIQ4_NL(const uint8_t* block, float* out) {
   }
 }
 
-// 2^(exponent - 128), half the power that an E8M0 exponent means: the value table is doubled.
-float HalvedE8M0(uint8_t exponent) {
-  const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : static_cast<uint32_t>(exponent - 1) << 23;
-  return std::bit_cast<float>(bits);
-}
-
 void DecodeMXFP4(const uint8_t* block, float* out) {
   const float d = HalvedE8M0(block[0]);
   for (int j = 0; j < 16; ++j) {

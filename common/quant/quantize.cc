@@ -58,15 +58,15 @@ void EncodeQ1_0(const float* in, uint8_t* block) {
 // Values this small are zero in every type: the smallest fp16 scale is 2^-24.
 constexpr float kVanishing = 1e-30f;
 
-// To the nearest whole number within [low, high], at most 2^22 in magnitude; ties to even. The sum with 1.5 * 2^23 has
-// units as its last place, so the addition itself rounds, and a loop of it is vectorised as std::round is not.
+// To the nearest whole number within [low, high], at most 2^22 in magnitude; ties to even. The sum with 1.5 * 2^23
+// rounds by itself, and unlike std::round it is vectorised.
 inline float RoundWithin(float value, float low, float high) {
   constexpr float kUnits = 0x1.8p23f;
   return (std::min(std::max(value, low), high) + kUnits) - kUnits;
 }
 
-// The sum of term(0) to term(kCount - 1) in four interleaved partial sums, which the compiler keeps in one register; a
-// single sum would wait for every addition.
+// The sum of term(0) to term(kCount - 1) in four interleaved parts, which fit one register; one sum would wait for
+// every addition.
 template <int kCount, typename Term>
 inline float Sum(const Term& term) {
   float parts[4] = {};
@@ -116,8 +116,8 @@ AffineFit SolveAffine(const float* x, const float* codes) {
   return fit;
 }
 
-// A sub-block on its own: tries grids from a little coarser than its range to clearly finer ones, which clip the
-// extremes, and settles the best one.
+// Fits one sub-block: tries grids from slightly coarser to clearly finer than its range, which clip the extremes, then
+// refines the best.
 AffineFit FitAffine(const float* x) {
   const float low = std::min(0.0f, *std::min_element(x, x + kSub4));
   const float high = *std::max_element(x, x + kSub4);
@@ -187,9 +187,8 @@ void AssignSymmetric(const float* x, float scale, float* codes) {
   for (int i = 0; i < kSub6; ++i) codes[i] = RoundWithin(x[i] * inverse, -32, 31);
 }
 
-// A sub-block's own scale: the value of the largest magnitude takes the code -32 or one near it, on either side, and
-// the codes that follow get the scale of least squares, sum(q x) / sum(q q), which takes sum(q x)^2 / sum(q q) off the
-// error.
+// A sub-block's own scale. The largest magnitude takes a code near -32, of either sign; the codes that follow get the
+// least-squares scale sum(q x) / sum(q q), which lowers the error by sum(q x)^2 / sum(q q).
 float FitSymmetric(const float* x) {
   const float extreme = *std::max_element(x, x + kSub6, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
   if (std::fabs(extreme) < kVanishing) return 0;

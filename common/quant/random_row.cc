@@ -10,8 +10,7 @@
 namespace stagecoach {
 namespace {
 
-// How random bytes become a valid block of a type: how large its values are for a scale of 1 when every other bit is
-// random.
+// How random bytes become a valid block of a type.
 struct RandomBlock {
   TensorType type;
   float rms;      // of the values of a block of scale 1, with the minimum below

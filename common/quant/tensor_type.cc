@@ -44,8 +44,8 @@ constexpr TensorType kSupportedTypes[] = {
     TensorType::kTQ1_0, TensorType::kQ1_0,
 };
 
-// A number is not finite when all bits of its exponent are set: adding the exponent's lowest bit to them then carries
-// into the place of the sign. So one mask and one sum a number find it, and many are looked at before the first branch.
+// A number is not finite when all bits of its exponent are set. Adding the exponent's lowest bit then carries into the
+// sign. So a mask and a sum find it, and many numbers are checked before a branch.
 constexpr int64_t kAtOnce = 8192;  // numbers, between two branches
 constexpr uint8_t kE8M0NaN = 0xff;
 

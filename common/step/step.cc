@@ -5,8 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
-#include "common/step/sampling_limits.h"
-#include "common/step/window_blocks.h"
+#include "common/step/sampling.h"
 
 namespace stagecoach {
 namespace {
@@ -39,14 +38,12 @@ absl::Status CheckTokenIds(absl::string_view field, absl::Span<const TokenId> to
 }
 
 absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab) {
-  RETURN_IF_ERROR(CheckField("sampling.temperature", sampling.temperature, kTemperatureRange));
-  RETURN_IF_ERROR(CheckField("sampling.top_k", sampling.top_k, kTopKRange));
-  RETURN_IF_ERROR(CheckField("sampling.top_p", sampling.top_p, kTopPRange));
-  RETURN_IF_ERROR(CheckField("sampling.min_p", sampling.min_p, kMinPRange));
-  RETURN_IF_ERROR(CheckField("sampling.repeat_penalty", sampling.repeat_penalty, kRepeatPenaltyRange));
-  RETURN_IF_ERROR(CheckField("sampling.presence_penalty", sampling.presence_penalty, kPenaltyRange));
-  RETURN_IF_ERROR(CheckField("sampling.frequency_penalty", sampling.frequency_penalty, kPenaltyRange));
-  RETURN_IF_ERROR(CheckField("sampling.repeat_last_n", sampling.repeat_last_n, kRepeatLastNRange));
+  absl::Status status;
+  VisitSampling([&](const SamplingSetting& setting, auto member, auto range) {
+    if (!status.ok() || Contains(range, sampling.*member)) return;
+    status = CheckField(absl::StrCat("sampling.", setting.name), sampling.*member, range);
+  });
+  RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(CheckField("sampling.logprobs", sampling.logprobs, IntegerRange{-1, kLogprobsRange.max}));
   RETURN_IF_ERROR(CheckField("sampling.prompt_logprobs", sampling.prompt_logprobs, kPromptLogprobsRange));
   RETURN_IF_ERROR(

@@ -4,6 +4,7 @@
 // The plain structs of one step, shared by the scheduler, the engine and the stages. No protobuf here: common/wire
 // turns them to frames and back.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,37 +15,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/ids.h"
+#include "common/step/sampling.h"
 
 namespace stagecoach {
 
-// How the last stage picks a token. The order is: logit bias, repetition / presence / frequency penalties, then with
-// temperature > 0 top-k, top-p, min-p, temperature, and a draw addressed by (seed, position); greedy at temperature 0.
-// Equal logits rank by token id, lower first. Log-probabilities are the log-softmax of the raw logits, before all of
-// this.
-struct SamplingParams {
-  float temperature = 0;        // >= 0; 0 is greedy
-  int32_t top_k = 0;            // 0: all
-  float top_p = 1;              // (0, 1]
-  float min_p = 0;              // [0, 1]
-  float repeat_penalty = 1;     // > 0; over the last repeat_last_n tokens of prompt and output
-  float presence_penalty = 0;   // over the output only
-  float frequency_penalty = 0;  // over the output only
-  int32_t repeat_last_n = 64;   // -1: all
-  uint64_t seed = 0;
-  int32_t logprobs = -1;        // -1: none wanted; K >= 0: the chosen token's and the K most probable
-  int32_t prompt_logprobs = 0;  // K >= 0: beside the log-probability of each target the K most probable tokens
-  std::vector<std::pair<TokenId, float>> logit_bias;
-  int32_t min_new_tokens = 0;       // >= 0: before the output has as many tokens,
-  std::vector<TokenId> end_tokens;  // each of these is impossible; after the penalties
-  friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
-};
-inline constexpr int kMaxLogprobs = 128;
-// Every row of a prompt can have them, so this bounds the size of a result; a job without has no room for them.
-inline constexpr int kMaxPromptLogprobs = 20;
-
 // Lists of KV blocks, one a block group: the layers whose keys and values live alike. Each group has a pool of its own,
 // as large on every stage, and an id means something only within its group. The block at place i of a sequence's table
-// holds positions [i * block_tokens, (i + 1) * block_tokens). With a window (window_blocks.h) blocks at the beginning
+// holds positions [i * block_tokens, (i + 1) * block_tokens). With a window (WindowOf) blocks at the beginning
 // that no later row sees are given back while the sequence goes on, and their places hold kNoBlock.
 using BlockLists = std::vector<std::vector<BlockId>>;  // [groups][blocks]
 
@@ -169,7 +146,7 @@ struct StepResult {
 
 // What makes a sequence valid for a vocabulary, for the engine, for frames and for the stage that samples.
 // kInvalidArgument names the field, what it is and what was expected: "sampling.top_p is 2, expected more than 0 and up
-// to 1". Ranges: sampling_limits.h. Thread-safe.
+// to 1". Ranges: sampling.h. Thread-safe.
 
 // Every token is in [0, vocab); `field` names the list.
 absl::Status CheckTokenIds(absl::string_view field, absl::Span<const TokenId> tokens, int64_t vocab);
@@ -181,10 +158,30 @@ absl::Status CheckSamplingParams(const SamplingParams& sampling, int64_t vocab);
 absl::Status CheckOpenSequence(const OpenSequence& open, int64_t vocab);
 
 // Nothing is released that a row of the slice sees, nothing of a group without a window, and there is an entry for
-// every group or none at all. `groups` and `windows`, [groups] or empty, are of block groups (window_blocks.h). What
+// every group or none at all. `groups` and `windows`, [groups] or empty, are of block groups (WindowOf). What
 // was released before, the stages know.
 absl::Status CheckReleasedBlocks(const SequenceSlice& slice, size_t groups, absl::Span<const int64_t> windows,
                                  int32_t block_tokens);
+
+// What a window means for the blocks of a sequence: a row of a group with window W sees its own position and the W - 1
+// before it; with window 0 all before it.
+
+// Of a block group; `windows` is [groups], or empty where no group has one.
+inline int64_t WindowOf(absl::Span<const int64_t> windows, size_t group) {
+  return group < windows.size() ? windows[group] : 0;
+}
+
+// The place in a table of the first block that the row at `position` sees. No row behind it sees an earlier one.
+inline int64_t FirstPlaceSeen(int64_t position, int64_t window, int64_t block_tokens) {
+  return window == 0 ? 0 : std::max<int64_t>(position - (window - 1), 0) / block_tokens;
+}
+
+// Most blocks that `rows` consecutive rows of a sequence see together, their own included: the positions that they see
+// can begin at the end of a block. window > 0.
+inline int64_t MostBlocksSeen(int64_t rows, int64_t window, int64_t block_tokens) {
+  const int64_t positions = window - 1 + rows;
+  return (positions - 1 + block_tokens - 1) / block_tokens + 1;
+}
 
 }  // namespace stagecoach
 

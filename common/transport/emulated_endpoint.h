@@ -1,11 +1,11 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_EMULATED_ENDPOINT_H_
 #define STAGECOACH_COMMON_TRANSPORT_EMULATED_ENDPOINT_H_
 
-// An endpoint whose hops take as long as they would over some other link: what a cluster would be like, on one host.
+// An endpoint whose hops take as long as over another link: emulates a cluster on one host.
 //
-// Steps and results are held back at the sender, each destination being a link of its own with a queue: a frame starts
-// when the one before it has left, takes bytes / bytes_per_s to leave, and is handed on latency_s after that, in order.
-// The real hop comes on top. Heartbeats, assignments and streamed weights are not delayed: they are no part of a step.
+// Each destination has a queue for steps and results at the sender. A frame starts when the one before it has left,
+// takes bytes / bytes_per_s to leave, and is sent latency_s later, in order; the real hop comes on top. Other frames
+// (heartbeats, assignments, weights) are not delayed.
 
 #include <cstdint>
 #include <deque>
@@ -22,8 +22,8 @@ namespace stagecoach {
 
 class EmulatedEndpoint : public Endpoint {
  public:
-  // `endpoint` outlives this one, and is used through it alone. `link` is checked. `now_us`: the clock that frames are
-  // held by. Whoever waits between two Polls waits too long for a frame by as much at most.
+  // `endpoint` outlives this one and is used only through it. `link` is valid. `now_us`: the clock for delays. A frame
+  // is late by at most the time between two Polls.
   EmulatedEndpoint(Endpoint* endpoint, const EmulatedLink& link, std::function<int64_t()> now_us = MonotonicUs);
 
   int rank() const override { return endpoint_->rank(); }
@@ -34,7 +34,7 @@ class EmulatedEndpoint : public Endpoint {
   absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) override;
   absl::StatusOr<std::optional<ReceivedFrame>> Poll() override;
   bool SendsPending() const override;
-  // The time for which frames were held back counts as that of their sending, which begins with it.
+  // The delay counts as time of sending.
   EndpointCounters counters() const override;
 
  private:

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_ENDPOINT_H_
 #define STAGECOACH_COMMON_TRANSPORT_ENDPOINT_H_
 
-// How one rank talks to the others: whole frames, no blocking call, one calling thread. Two bodies: loopback (threads
-// of one process, with fault hooks for tests) and mpi/.
+// How one rank talks to the others: whole frames, no blocking call, one calling thread. Two implementations: loopback
+// (threads of one process, with fault hooks for tests) and mpi/.
 
 #include <atomic>
 #include <cstddef>
@@ -37,8 +37,8 @@ inline constexpr NamedValue<Channel> kChannels[] = {{Channel::kSetup, "setup"},
 constexpr const char* ChannelName(Channel channel) { return NameOf(kChannels, channel); }  // for messages
 inline constexpr int kAnyRank = -1;
 
-// A frame that has arrived: 64-byte aligned memory that is lent to the holder. When this object goes (on any thread),
-// the memory is free again and the endpoint posts its receive anew at its next Poll.
+// A received frame in 64-byte aligned memory, lent to the holder. When this object is destroyed (on any thread), the
+// memory is free and the endpoint's next Poll posts its receive again.
 class ReceivedFrame {
  public:
   ReceivedFrame(Channel channel, int source, absl::Span<const uint8_t> bytes, std::shared_ptr<const void> lease)
@@ -79,23 +79,22 @@ class Endpoint {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Posts `depth` receives of frames of up to `max_bytes` from `source` (or kAnyRank). A channel is opened once per
-  // source. A longer frame than max_bytes is an error of the sender and reported by Poll.
+  // Posts `depth` receives of frames of up to `max_bytes` from `source` (or kAnyRank); once per channel and source.
+  // Poll reports a longer frame as an error.
   virtual absl::Status OpenReceive(Channel channel, int source, size_t max_bytes, int depth) = 0;
 
-  // Starts sending buffer->message(); the endpoint keeps the reference until the send completes. Frames of one channel
-  // to one rank arrive in order.
+  // Starts sending buffer->message(); holds the reference until the send completes. Frames of one channel to one rank
+  // arrive in order.
   virtual absl::Status Send(Channel channel, int destination, std::shared_ptr<const FrameBuffer> buffer) = 0;
 
-  // Makes progress with everything under way; returns one arrived frame, oldest first per channel and source, if there
-  // is one.
+  // Makes progress; returns one received frame if there is one, oldest first per channel and source.
   virtual absl::StatusOr<std::optional<ReceivedFrame>> Poll() = 0;
 
   virtual bool SendsPending() const = 0;  // some Send has not completed
   virtual EndpointCounters counters() const = 0;
 };
 
-// For the bodies: what OpenReceive refuses, given the receives that are open in a world of `size` ranks.
+// For implementations: what OpenReceive refuses, given the open receives in a world of `size` ranks.
 template <typename Receive>
 absl::Status CheckReceive(const std::vector<Receive>& open, Channel channel, int source, int depth, int size) {
   if (source != kAnyRank && (source < 0 || source >= size)) {
@@ -111,15 +110,15 @@ absl::Status CheckReceive(const std::vector<Receive>& open, Channel channel, int
   return absl::OkStatus();
 }
 
-// For the bodies: the memory of one receive, lent to whoever holds the frame that arrived in it.
+// For implementations: the memory of one receive, lent to the holder of the frame in it.
 struct ReceiveSlot {
   explicit ReceiveSlot(size_t bytes) : memory(bytes) {}
   AlignedBuffer memory;
   std::atomic<bool> lent{false};  // set by the endpoint's thread, cleared by whichever thread drops the lease
 };
 
-// Lends a slot. Dropping the lease only clears the flag (the endpoint's thread finds it at its next Poll), so any
-// thread may do it; a lease that outlives the endpoint keeps the memory alive.
+// Lends a slot. Any thread may drop the lease, which only clears the flag for the endpoint's next Poll. A lease that
+// outlives the endpoint keeps the memory alive.
 inline std::shared_ptr<const void> Lend(std::shared_ptr<ReceiveSlot> slot) {
   slot->lent.store(true, std::memory_order_relaxed);
   const void* memory = slot->memory.data();

@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_LINK_METER_H_
 #define STAGECOACH_COMMON_TRANSPORT_LINK_METER_H_
 
-// How fast frames are between two ranks: pings, first small ones for the latency and the offset of the clocks, then
-// runs of frames of 1 MiB of which the last is answered, for the bandwidth. Pings travel on the step channel, their
-// answers on the result channel.
+// How fast frames are between two ranks. First small pings for the latency and the clock offset, then runs of 1 MiB
+// frames, the last one answered, for the bandwidth. Pings use the step channel, answers the result channel.
 
 #include <chrono>
 #include <cstdint>
@@ -26,14 +25,13 @@ absl::Status AnswerPing(Endpoint* endpoint, const ReceivedFrame& frame);
 // Measures one link; never blocks. Not thread-safe: the endpoint's thread owns it.
 class LinkMeter {
  public:
-  // `endpoint` outlives the meter; the answers' receive is open. `number` tells this meter's pings from those of
-  // another one before it.
+  // `endpoint` outlives the meter; the answers' receive is open. `number` tells this meter's pings from an earlier
+  // one's.
   LinkMeter(Endpoint* endpoint, int peer, uint32_t number);
 
   absl::Status Begin();  // sends the first ping
 
-  // A frame of the result channel from the peer: sends what comes next. Answers to another meter's pings are passed
-  // over.
+  // A frame of the result channel from the peer: sends the next ping. Ignores answers to other meters.
   absl::Status Take(const ReceivedFrame& frame);
 
   bool done() const { return phase_ == Phase::kDone; }

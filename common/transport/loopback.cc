@@ -17,8 +17,8 @@
 namespace stagecoach {
 namespace {
 
-// How long Poll waits for a frame where there is none. A dozen ranks that look every few microseconds, as those of real
-// jobs do, would take most of the cores of one process from the ranks that compute.
+// How long Poll waits for a frame. A dozen ranks that poll every few microseconds, as in real jobs, would take most
+// cores from those that compute.
 constexpr std::chrono::microseconds kPatience(100);
 
 // A frame that waits for a free receive.
@@ -72,8 +72,8 @@ struct LoopbackWorld::Mailbox {
 class LoopbackWorld::LoopbackEndpoint : public Endpoint {
  public:
   LoopbackEndpoint(LoopbackWorld* world, int rank) : world_(world), rank_(rank), own_(world->mailboxes_[rank]) {}
-  // A heartbeat that crosses with the end of its receiver must not hold up its sender for ever; MPI has such small
-  // messages buffered.
+  // A heartbeat that crosses with the end of its receiver must not block its sender for ever; MPI buffers such small
+  // messages.
   ~LoopbackEndpoint() override {
     std::lock_guard<std::mutex> lock(own_->mu);
     own_->left = true;

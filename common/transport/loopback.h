@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_LOOPBACK_H_
 #define STAGECOACH_COMMON_TRANSPORT_LOOPBACK_H_
 
-// The ranks of a job as threads of one process, for tests: same Endpoint, memory in place of a network, and faults on
-// demand. Poll waits a moment where nothing has arrived, so that many ranks may share few cores.
+// The ranks of a job as threads of one process, for tests: an Endpoint over memory, with faults on demand. Poll waits
+// briefly if nothing has arrived, so that many ranks can share few cores.
 
 #include <atomic>
 #include <cstdint>
@@ -28,8 +28,8 @@ class LoopbackWorld {
  public:
   explicit LoopbackWorld(int size, FaultHook hook = nullptr);
   ~LoopbackWorld();
-  // The endpoint of a rank, to be used by one thread, one a rank. The world must outlive its use. Once it is gone,
-  // frames to its rank are dropped, and their senders wait for them no longer.
+  // The endpoint of a rank, for one thread, once a rank. The world outlives its use. After its destruction frames to
+  // its rank are dropped and their sends complete.
   std::unique_ptr<Endpoint> Connect(int rank);
   // What MPI_Abort is to a real job: from now on Poll and Send of every rank return kAborted. Thread-safe.
   void Abort() { aborted_ = true; }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "common/base/clock.h"
 
@@ -33,14 +34,8 @@ struct SchedulingAttributes {
 };
 static_assert(sizeof(SchedulingAttributes) == 48, "the kernel's struct sched_attr, version 0");
 
-// Returns when the word is not `expected`, at a wake-up, after `us`, or for no reason at all.
-void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, int64_t us) {
-  const timespec timeout{.tv_sec = us / 1'000'000, .tv_nsec = us % 1'000'000 * 1000};
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, expected, &timeout, nullptr, 0);
-}
-
-void FutexWake(std::atomic<uint32_t>* word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+long Futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const timespec* timeout) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value, timeout, nullptr, 0);
 }
 
 }  // namespace
@@ -75,33 +70,26 @@ int64_t WaitPolicy::ShortenedSleep(int64_t now_us, int64_t sleep_us) const {
   return std::min(sleep_us, std::max(short_us, expected_from_us_ - now_us));
 }
 
-WaitPolicy::Pause WaitPolicy::Next(int64_t now_us) {
-  if (!tried_) {
-    tried_ = true;
-    return {};
-  }
+int64_t WaitPolicy::Next(int64_t now_us) {
+  if (!std::exchange(tried_, true)) return 0;
   const int64_t waited_us = now_us - since_us_;
-  if (waited_us < kEagerUs) return {Pause::Kind::kSleep, kEagerSleepUs};
-  if (waited_us >= kIdleAfterUs) {
-    return {Pause::Kind::kSleep, std::min(waited_us / kIdleShare, kLongestIdleSleepUs)};
-  }
+  if (waited_us < kEagerUs) return kEagerSleepUs;
+  if (waited_us >= kIdleAfterUs) return std::min(waited_us / kIdleShare, kLongestIdleSleepUs);
   const int64_t sleep_us = sleep_us_;
   sleep_us_ = std::min(kLongestBusySleepUs, sleep_us_ * 3 / 2);
-  return {Pause::Kind::kSleep, ShortenedSleep(now_us, sleep_us)};
+  return ShortenedSleep(now_us, sleep_us);
 }
 
 bool Sleeper::Sleep(int64_t us) {
   uint32_t awake = kAwake;
-  if (state_.compare_exchange_strong(awake, kAsleep)) FutexWait(&state_, kAsleep, us);
+  const timespec timeout{.tv_sec = us / 1'000'000, .tv_nsec = us % 1'000'000 * 1000};
+  // Returns when the state is not kAsleep, at a wake-up, at the timeout, or spuriously.
+  if (state_.compare_exchange_strong(awake, kAsleep)) Futex(&state_, FUTEX_WAIT_PRIVATE, kAsleep, &timeout);
   return state_.exchange(kAwake) == kWoken;
 }
 
 void Sleeper::Wake() {
-  if (state_.exchange(kWoken) == kAsleep) FutexWake(&state_);
-}
-
-void PauseThread(const WaitPolicy::Pause& pause, Sleeper* sleeper) {
-  if (pause.kind == WaitPolicy::Pause::Kind::kSleep) sleeper->Sleep(pause.sleep_us);
+  if (state_.exchange(kWoken) == kAsleep) Futex(&state_, FUTEX_WAKE_PRIVATE, 1, nullptr);
 }
 
 void AllowShortSleeps() {
@@ -125,6 +113,8 @@ WaitLadder::WaitLadder() : policy_(MonotonicUs()) {
 void WaitLadder::Progressed() { policy_.Progressed(MonotonicUs()); }
 void WaitLadder::Arrived() { policy_.Arrived(MonotonicUs()); }
 bool WaitLadder::idle() const { return policy_.idle(MonotonicUs()); }
-void WaitLadder::Wait() { PauseThread(policy_.Next(MonotonicUs()), &sleeper_); }
+void WaitLadder::Wait() {
+  if (const int64_t us = policy_.Next(MonotonicUs()); us > 0) sleeper_.Sleep(us);
+}
 
 }  // namespace stagecoach

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_WAIT_LADDER_H_
 #define STAGECOACH_COMMON_TRANSPORT_WAIT_LADDER_H_
 
-// How a communication thread waits for what it can only poll: eagerly while work is likely, rarely once nothing has
-// happened for long.
+// How a communication thread waits for what it can only poll: eagerly while work is likely, rarely when idle for long.
 
 #include <array>
 #include <atomic>
@@ -11,19 +10,16 @@
 
 namespace stagecoach {
 
-// What to do between two tries, by how long nothing has happened. Pure: the time comes from the caller. Not
-// thread-safe.
+// How long to sleep between two tries, by the time since the last progress. Pure. Not thread-safe.
 //
-//   the first time          nothing: try again at once
-//   for 100 us              sleep 5 us; who yields instead comes back, on a busy host, when others have used up their
-//                           turns, while a sleeper that wakes up goes before them
-//   for a second            sleep 20 us, growing to 200 us
-//   then ("idle")           sleep 1/250 of the time since the last progress: 4 ms after a second, at most 20 ms (from
-//                           five seconds on)
+//   the first time    try again at once
+//   for 100 us        5 us: on a busy host a sleeper that wakes up runs before threads that have used up their turns
+//   for a second      20 us, growing to 200 us
+//   then ("idle")     1/250 of the time since the last progress: 4 ms after a second, 20 ms from five seconds on
 //
-// A pipeline at work is regular. So sleeps are short around the time at which the next frame would come if it came as
-// the last kGaps ones did: kTriesAWindow tries between the shortest and the longest of the last gaps (and a quarter of
-// their difference, or 50 us, before and after), at most one every 20 us. Before that no sleep goes beyond its begin.
+// A busy pipeline is regular, so sleeps are short when the next frame is due: kTriesAWindow tries between the shortest
+// and the longest of the last kGaps gaps, extended on both sides by a quarter of their difference or 50 us; at most one
+// try every 20 us. Earlier sleeps end where this window begins.
 class WaitPolicy {
  public:
   static constexpr int64_t kEagerUs = 100;
@@ -42,11 +38,7 @@ class WaitPolicy {
   void Arrived(int64_t now_us);     // Progressed, by what is waited for: the next is expected as long after it
   bool idle(int64_t now_us) const { return now_us - since_us_ >= kIdleAfterUs; }
 
-  struct Pause {
-    enum class Kind { kNone, kSleep } kind = Kind::kNone;
-    int64_t sleep_us = 0;  // of kSleep
-  };
-  Pause Next(int64_t now_us);
+  int64_t Next(int64_t now_us);  // how long to sleep, in us; 0: try again at once
 
  private:
   int64_t ShortenedSleep(int64_t now_us, int64_t sleep_us) const;
@@ -63,8 +55,8 @@ class WaitPolicy {
 // A sleep that another thread can end. One thread sleeps; Wake() is for the others.
 class Sleeper {
  public:
-  // False when the time is over (or a little before: a signal may end it); true at once, or during the sleep, when
-  // there was a Wake since the last Sleep.
+  // Sleeps for `us`, or less if a signal ends it. True if there was a Wake since the last Sleep: that ends the sleep,
+  // or keeps it from beginning.
   bool Sleep(int64_t us);
   void Wake();
 
@@ -74,14 +66,12 @@ class Sleeper {
   std::atomic<uint32_t> state_{kAwake};
 };
 
-// Makes one pause on the calling thread; a sleep ends, or does not begin, at a Wake of the sleeper.
-void PauseThread(const WaitPolicy::Pause& pause, Sleeper* sleeper);
 // Sets the calling thread's timer slack to 1 us, without which short sleeps take 50 us longer.
 void AllowShortSleeps();
 
-// How long the calling thread, and those that it starts, want the processor at a time. On Linux from 6.12 on (the slice
-// of EEVDF) a thread of short turns that wakes up goes before threads of long ones, with no larger share and without
-// privilege; elsewhere a frame may wait for milliseconds while all cores compute.
+// How long the calling thread, and threads that it starts, want the processor at a time. From Linux 6.12 on (EEVDF
+// slices) a thread of short turns preempts others when it wakes up, with no larger share and no privilege. Elsewhere a
+// frame may wait for milliseconds while all cores compute.
 enum class Turns { kShort, kLong };
 void AskForTurns(Turns turns);
 

@@ -1,14 +1,11 @@
 #ifndef STAGECOACH_COMMON_WIRE_FRAME_H_
 #define STAGECOACH_COMMON_WIRE_FRAME_H_
 
-// Frames to bytes and back. A frame is one valid protobuf message (proto/frame.proto) whose payload comes last and
-// starts at a multiple of 64 bytes; proto/README.md draws one. Decoding checks everything against what the receiver
-// already knows before it allocates or trusts anything; it never copies the payload.
-//
-// Errors of decoding: kInvalidArgument with what, which, expected and found. All functions are thread-safe.
+// Frames to bytes and back. A frame is one protobuf message (proto/frame.proto) whose payload comes last and starts at
+// a multiple of 64 bytes; proto/README.md draws one. Decoding checks everything against what the receiver knows before
+// it allocates or trusts anything, and never copies the payload. Errors: kInvalidArgument. Thread-safe.
 
 #include <cstdint>
-#include <string>
 #include <variant>
 #include <vector>
 
@@ -26,13 +23,13 @@ namespace stagecoach {
 
 inline constexpr uint32_t kProtocolVersion = 5;
 
-// Which job a frame is of, and which arrangement of its stages; its assignment says so. Zeros before there is one.
+// The job of a frame, and the arrangement of its stages, both from the assignment; zeros before that.
 struct JobEpoch {
   uint64_t run_id = 0;
   uint32_t epoch = 0;
 };
 
-// What a receiver knows of a job; a frame outside of it is refused.
+// What a receiver knows of a job; other frames are refused.
 struct FrameLimits {
   JobEpoch job;
   int32_t stages = 0;
@@ -49,23 +46,20 @@ struct FrameLimits {
   WireType wire_type = WireType::kF32;
   int32_t checksum_layers = 0;  // of the model, where checksums of the layers travel with the frames; otherwise 0
 
-  // Further limits that follow. One micro-batch opens at most max_slices sequences, and frees at most MaxFrees(): every
-  // sequence it can free was opened by an earlier one and holds a block of every group, unless no row of it was sent
-  // yet.
+  // Derived limits. A micro-batch opens at most max_slices sequences and frees at most MaxFrees(): each of these was
+  // opened earlier and holds a block of every group, unless no row of it was sent yet.
   int64_t MaxFrees() const;
-  // Blocks that a sequence of `rows` rows fills, in every group. A slice brings exactly BlocksFor(start + count) -
-  // BlocksFor(start) new blocks of each.
+  // Blocks of `rows` rows in every group. A slice brings BlocksFor(start + count) - BlocksFor(start) new ones of each.
   int64_t BlocksFor(int64_t rows) const { return (rows + block_tokens - 1) / block_tokens; }
 
-  // Upper bounds, from the worst case of every varint. Memory of this size is reserved; only the pages that frames
-  // reach are touched.
+  // Upper bounds from the longest varints. So much memory is reserved; only pages that frames reach are touched.
   size_t MaxStepHeaderBytes() const;
   size_t MaxStepPayloadBytes() const;
   size_t MaxStepFrameBytes() const;  // both, with padding: what a receive buffer needs
   size_t MaxResultFrameBytes() const;
 
-  // What a stage holds of frames: in_flight + 1 that it receives and as many on their way out, and float rows
-  // [max_rows, hidden] for what no payload can hold. Without the most logit biases, whose pages are rarely touched.
+  // Frames of a stage: in_flight + 1 received ones, as many outgoing ones, and float rows [max_rows, hidden] for what
+  // no payload can hold. Without the most logit biases, whose pages are rarely touched.
   size_t HiddenOutsideBytes(bool last_stage) const;
   size_t StageFrameBytes(bool last_stage, int32_t in_flight) const;
 };
@@ -76,20 +70,18 @@ inline constexpr size_t kMaxTelemetryFrameBytes = 16 << 10;  // StageReady, Stag
 struct StepFrame {
   MicroBatch batch;
   std::vector<StageTimes> times;  // of the stages passed so far, in order
-  // [layers passed so far][rows], where the job asks for them: see StepResult. Which layers that are, the receiver
-  // knows.
+  // [layers passed so far][rows], if the job asks: see StepResult. The receiver knows which layers.
   std::vector<uint32_t> layer_checksums;
   bool has_hidden = false;           // every hop but coordinator to first stage
   absl::Span<const uint8_t> hidden;  // decoded frames: the payload in place; 64-byte aligned when the frame is
 };
 
-// Encodes into `buffer`. The payload (when frame.has_hidden, batch.rows() * hidden * WireTypeBytes) must already be at
-// buffer->payload(); frame.hidden is not looked at, and the slices' token ids are left out. kInvalidArgument when the
-// header or the payload exceeds the limits or the buffer (never sent; nothing is written).
+// Encodes into `buffer`. With frame.has_hidden the payload (batch.rows() * hidden * WireTypeBytes) is already at
+// buffer->payload(), and the slices' token ids are left out; frame.hidden is ignored. kInvalidArgument, with nothing
+// written: header or payload exceed the limits or the buffer.
 absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, FrameBuffer* buffer);
-// `expect_hidden`: whether this hop carries hidden states; `expected_number`: the next micro-batch's number. What only
-// the receiver's own history tells (is the sequence open, is `start` its next row, is a block free) is left to the
-// receiver.
+// `expect_hidden`: whether this hop carries hidden states. `expected_number`: the next micro-batch's number. The
+// receiver itself checks what depends on history: open sequences, next rows, free blocks.
 absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
                                      uint64_t expected_number, bool expect_hidden);
 
@@ -97,16 +89,14 @@ absl::Status EncodeResult(const FrameLimits& limits, const StepResult& result, F
 absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
                                         uint64_t expected_number);
 
-// Set-up and telemetry frames, and those of a probe; their sequence number is 0. `job` is what FrameLimits say, and {}
-// while there is none (Hello, StageAssignment). An assignment's choices are known ones; the values of other fields are
-// left to the receiver.
+// Set-up, telemetry and probe frames, with sequence number 0. `job` is FrameLimits', or {} while there is none (Hello,
+// StageAssignment). An assignment's choices are valid; the receiver checks the values of other fields.
 using ControlBody = std::variant<pb::Hello, pb::StageAssignment, pb::StageReady, pb::StageFailure, pb::Heartbeat,
                                  pb::ProbeOrder, pb::ProbeAnswer>;
 absl::Status EncodeControl(const JobEpoch& job, const ControlBody& body, FrameBuffer* buffer);
 absl::StatusOr<ControlBody> DecodeControl(const JobEpoch& job, absl::Span<const uint8_t> bytes);
 
-// A ping of a probe, without a payload or with kPingPayloadBytes of any content, which are then at buffer->payload().
-// Decoding tells which of the two it is.
+// A ping of a probe, without a payload or with kPingPayloadBytes of any content, already at buffer->payload().
 inline constexpr size_t kPingPayloadBytes = size_t{1} << 20;
 inline constexpr size_t kMaxPingHeaderBytes = 256;
 inline constexpr size_t kMaxPingFrameBytes = kPingPayloadBytes + kMaxPingHeaderBytes;

@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COMMON_WIRE_FRAME_BUFFER_H_
 #define STAGECOACH_COMMON_WIRE_FRAME_BUFFER_H_
 
-// The memory a frame is built in. The payload's place is fixed when the buffer is made: a stage computes straight into
-// it, then the header is written right-aligned in front of it, and header and payload leave as one message with no
-// copy.
+// The memory of a frame. A stage computes straight into the payload's fixed place; then the header is written in front
+// of it, right-aligned, and both leave as one message without a copy.
 
 #include <cstddef>
 #include <cstdint>
@@ -40,8 +39,7 @@ class FrameBuffer {
   size_t end_ = 0;
 };
 
-// Frame buffers of one size, used again and again. Thread-safe. A buffer may outlive the pool: a frame is still on its
-// way when its sender has ended.
+// Reusable frame buffers of one size. Thread-safe. A buffer may outlive the pool, as frames in flight do.
 class FramePool {
  public:
   FramePool(size_t max_header_bytes, size_t max_payload_bytes)

@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/step/step.h"
-#include "common/step/window_blocks.h"
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
 #include "common/wire/job_proto.h"
@@ -230,8 +229,7 @@ absl::Status CheckMicroBatch(const FrameLimits& limits, const MicroBatch& batch,
   return absl::OkStatus();
 }
 
-// Whole rows of every layer, of no more layers than the model has, and none where the job asks for none. How many
-// layers a step has passed, and the rows of a result's micro-batch, the receiver knows.
+// Whole rows of at most the model's layers, none where the job asks for none. The receiver knows how many exactly.
 absl::Status CheckChecksums(const FrameLimits& limits, size_t entries, int32_t rows) {
   RETURN_IF_ERROR(CheckAtMost("", "layer_checksums", entries, int64_t{limits.checksum_layers} * rows));
   if (rows == 0 || entries % static_cast<size_t>(rows) == 0) return absl::OkStatus();
@@ -335,13 +333,6 @@ StepResult Get(uint64_t number, const pb::StepResult& in) {
   return result;
 }
 
-absl::Status CheckChoices(const pb::StageAssignment& assignment) {
-  RETURN_IF_ERROR(FromProto(assignment.kv_type()).status());
-  RETURN_IF_ERROR(FromProto(assignment.wire_type()).status());
-  RETURN_IF_ERROR(FromProto(assignment.weights()).status());
-  return FromProto(assignment.isa()).status();
-}
-
 }  // namespace
 
 absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const uint8_t> bytes,
@@ -354,8 +345,7 @@ absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const
   frame.times = GetTimes(opened.header);
   frame.layer_checksums = Get(opened.header.layer_checksums());
   RETURN_IF_ERROR(CheckMicroBatch(limits, frame.batch, expect_hidden));
-  // The coordinator's frames come from no stage; those of a stage have passed it and its predecessors, and not the last
-  // one.
+  // The coordinator's frames come from no stage; those of a stage have passed it and those before, not the last.
   const size_t most = limits.stages > 0 ? static_cast<size_t>(limits.stages - 1) : 0;
   RETURN_IF_ERROR(CheckTimes(frame.times, expect_hidden ? 1 : 0, expect_hidden ? most : 0));
   RETURN_IF_ERROR(CheckChecksums(limits, frame.layer_checksums.size(), frame.batch.rows()));
@@ -388,8 +378,12 @@ absl::StatusOr<ControlBody> DecodeControl(const JobEpoch& job, absl::Span<const 
   switch (opened.header.body_case()) {
     case pb::FrameHeader::kHello: return opened.header.hello();
     case pb::FrameHeader::kAssignment: {
-      RETURN_IF_ERROR(CheckChoices(opened.header.assignment()));
-      return opened.header.assignment();
+      const pb::StageAssignment& assignment = opened.header.assignment();
+      RETURN_IF_ERROR(FromProto(assignment.kv_type()).status());
+      RETURN_IF_ERROR(FromProto(assignment.wire_type()).status());
+      RETURN_IF_ERROR(FromProto(assignment.weights()).status());
+      RETURN_IF_ERROR(FromProto(assignment.isa()).status());
+      return assignment;
     }
     case pb::FrameHeader::kReady: return opened.header.ready();
     case pb::FrameHeader::kFailure: return opened.header.failure();

@@ -36,14 +36,12 @@ struct FrameParts {
 // Most bytes before the payload for a header of up to `header_bytes`; a multiple of 64.
 size_t MaxPrefixBytes(size_t header_bytes);
 
-// Writes everything before the payload into `buffer`. `has_payload`: the frame carries padding and a payload of
-// `payload_bytes`, which are in the buffer already. kInvalidArgument, with nothing written, when the prefix is longer
-// than `max_prefix_bytes` or the buffer's header room, or the payload longer than its payload room.
+// Writes everything before the payload into `buffer`. `has_payload`: padding and a payload of `payload_bytes`, already
+// in the buffer, follow. kInvalidArgument, with nothing written: too large a prefix or payload.
 absl::Status WriteFrame(const pb::FrameHeader& header, size_t max_prefix_bytes, bool has_payload, size_t payload_bytes,
                         FrameBuffer* buffer);
 
-// Finds the parts of a frame; checks order, lengths, padding and the header's checksum. Reads nothing outside of
-// `bytes`.
+// Finds the parts of a frame; checks order, lengths, padding and the header's checksum. Reads only `bytes`.
 absl::StatusOr<FrameParts> SplitFrame(absl::Span<const uint8_t> bytes, size_t max_prefix_bytes);
 
 // A header without tensor, times and body.
@@ -54,8 +52,7 @@ struct OpenedFrame {
   pb::FrameHeader header;
 };
 
-// The part that all frames share: framing, checksum, version, job and number. Protobuf sees at most `max_prefix_bytes`
-// bytes.
+// The part that all frames share: framing, checksum, version, job, number. Protobuf sees at most `max_prefix_bytes`.
 absl::StatusOr<OpenedFrame> OpenFrame(const JobEpoch& job, uint64_t number, absl::Span<const uint8_t> bytes,
                                       size_t max_prefix_bytes);
 

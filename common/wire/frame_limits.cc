@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "common/step/sampling_limits.h"
+#include "common/step/sampling.h"
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
 

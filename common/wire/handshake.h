@@ -3,13 +3,16 @@
 
 // The first thing ranks say to each other, and whether the world they form can be a job.
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/job/job_choices.h"
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
+#include "proto/engine.pb.h"
 #include "proto/probe.pb.h"
 
 namespace stagecoach {
@@ -27,13 +30,11 @@ pb::ProbeHost DescribeHost();
 // One Hello per rank, by rank, each with its rank set. kInvalidArgument for bytes that are no Hello.
 absl::StatusOr<std::vector<pb::Hello>> ParseHellos(const std::vector<std::string>& bytes);
 
-// The version of `hello` when it is not `expected`'s: "runs version 0.2.0 (protocol 4), the coordinator runs ...";
-// empty when it is.
+// "runs version 0.2.0 (protocol 4), the coordinator runs ..." for another version; otherwise empty.
 std::string OtherVersion(const pb::Hello& hello, const pb::Hello& coordinator);
 
-// Exactly rank 0 coordinates, all others are stages and there is at least one, all are of one version and every stage
-// names its instruction sets: otherwise kFailedPrecondition with one message that says what was started and what to
-// start instead.
+// Exactly rank 0 coordinates; the others, at least one, are stages; all have one version; every stage names its
+// instruction sets. Else kFailedPrecondition: what was started, and what to start instead.
 absl::Status CheckWorld(const std::vector<pb::Hello>& hellos);
 
 JobEpoch EpochOf(const pb::StageAssignment& assignment);
@@ -43,6 +44,31 @@ FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int6
 
 // "stage 1 on node7": how a stage is named in every message.
 std::string StageName(int stage, const std::string& host);
+
+// Bit classes: all stages of a job have the BF16 dot or none has, so that answers keep their bits.
+
+// What a job was told or has settled on. Both absent: to be chosen.
+struct WantedIsa {
+  std::optional<InstructionSet> isa;  // of every stage
+  std::optional<bool> bf16_dot;       // the bit class
+};
+
+// What a job was told; its choices are known ones.
+WantedIsa WantedIsaOf(const pb::ConfigureJob& job);
+
+// The best set of this rank that suits; absent when it has none.
+std::optional<InstructionSet> BestIsa(const pb::Hello& hello, const WantedIsa& wanted);
+
+// Why BestIsa has none: "has scalar, avx2 and not avx512-bf16", "has avx2 at best and not the BF16 dot ...".
+std::string WhyNoIsa(const pb::Hello& hello, const WantedIsa& wanted);
+
+struct StageIsas {
+  bool bf16_dot = false;
+  std::vector<InstructionSet> isas;  // by stage
+};
+
+// For the stages of a job, by default with the dot if all have it. kFailedPrecondition: the first stage without a set.
+absl::StatusOr<StageIsas> ChooseIsas(const std::vector<pb::Hello>& stages, WantedIsa wanted);
 
 }  // namespace stagecoach
 

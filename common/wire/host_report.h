@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_WIRE_HOST_REPORT_H_
 #define STAGECOACH_COMMON_WIRE_HOST_REPORT_H_
 
-// What a host says of itself outside of any job, by `stage_worker --host-report`: one line of text, so that it finds
-// its way through remote shells whose login prints lines of its own. Thread-safe.
+// What a host says of itself outside of any job, by `stage_worker --host-report`: one line of text, to be found among
+// the lines that a remote shell's login prints. Thread-safe.
 
 #include <string>
 
@@ -28,10 +28,10 @@ inline constexpr char kLaunchDirectoryOfAllHosts[] = "/tmp";
 // "stagecoach-host-report:" and the message in hexadecimal digits; without a newline.
 std::string EncodeHostReport(const pb::HostReport& report);
 
-// The report in whatever was printed. kNotFound when there is none, kInvalidArgument for one that cannot be read.
+// Finds the report in the output. kNotFound: none; kInvalidArgument: unreadable.
 absl::StatusOr<pb::HostReport> FindHostReport(absl::string_view text);
 
-// Whether a whole line of one has been printed: nothing that is printed later changes what is found.
+// Whether a complete report was printed; later output does not change it.
 bool HoldsHostReport(absl::string_view text);
 
 pb::HostLimits ToProto(const HostLimits& limits);

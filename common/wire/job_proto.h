@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COMMON_WIRE_JOB_PROTO_H_
 #define STAGECOACH_COMMON_WIRE_JOB_PROTO_H_
 
-// The parts of a job to the wire and back: its settings with their choices, and the fingerprints of its model's files.
-// What comes off the wire may be any number: kInvalidArgument names the field, the number and what was expected.
+// A job's settings, choices and file fingerprints to the wire and back. Numbers off the wire are checked:
+// kInvalidArgument names the field, the number and what was expected.
 
 #include <vector>
 

@@ -1,17 +1,32 @@
 #include "common/wire/step_messages.h"
 
 namespace stagecoach {
+namespace {
+
+using Field = google::protobuf::FieldDescriptor;
+
+const Field* FieldOf(const SamplingSetting& setting) {
+  return pb::SamplingParams::descriptor()->FindFieldByName(setting.name);
+}
+void Set(const Field* field, float value, pb::SamplingParams* out) {
+  out->GetReflection()->SetFloat(out, field, value);
+}
+void Set(const Field* field, int32_t value, pb::SamplingParams* out) {
+  out->GetReflection()->SetInt32(out, field, value);
+}
+void Get(const pb::SamplingParams& params, const Field* field, float* out) {
+  *out = params.GetReflection()->GetFloat(params, field);
+}
+void Get(const pb::SamplingParams& params, const Field* field, int32_t* out) {
+  *out = params.GetReflection()->GetInt32(params, field);
+}
+
+}  // namespace
 
 pb::SamplingParams ToProto(const SamplingParams& params) {
   pb::SamplingParams out;
-  out.set_temperature(params.temperature);
-  out.set_top_k(params.top_k);
-  out.set_top_p(params.top_p);
-  out.set_min_p(params.min_p);
-  out.set_repeat_penalty(params.repeat_penalty);
-  out.set_presence_penalty(params.presence_penalty);
-  out.set_frequency_penalty(params.frequency_penalty);
-  out.set_repeat_last_n(params.repeat_last_n);
+  VisitSampling(
+      [&](const SamplingSetting& setting, auto member, auto) { Set(FieldOf(setting), params.*member, &out); });
   out.set_seed(params.seed);
   out.set_logprobs(params.logprobs);
   for (const auto& [token, bias] : params.logit_bias) {
@@ -27,14 +42,8 @@ pb::SamplingParams ToProto(const SamplingParams& params) {
 
 SamplingParams FromProto(const pb::SamplingParams& params) {
   SamplingParams out;
-  out.temperature = params.temperature();
-  out.top_k = params.top_k();
-  out.top_p = params.top_p();
-  out.min_p = params.min_p();
-  out.repeat_penalty = params.repeat_penalty();
-  out.presence_penalty = params.presence_penalty();
-  out.frequency_penalty = params.frequency_penalty();
-  out.repeat_last_n = params.repeat_last_n();
+  VisitSampling(
+      [&](const SamplingSetting& setting, auto member, auto) { Get(params, FieldOf(setting), &(out.*member)); });
   out.seed = params.seed();
   out.logprobs = params.logprobs();
   for (const pb::LogitBias& entry : params.logit_bias()) out.logit_bias.emplace_back(entry.token(), entry.bias());

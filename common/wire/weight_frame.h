@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COMMON_WIRE_WEIGHT_FRAME_H_
 #define STAGECOACH_COMMON_WIRE_WEIGHT_FRAME_H_
 
-// The frames of the weights channel (proto/frame.proto): while it loads, a stage asks the coordinator for ranges of
-// the model's files, and gets their bytes in the order of its requests. Requests and answers carry the stage's own
-// count. All functions are thread-safe; errors of decoding are kInvalidArgument with what, which, expected and found.
+// Frames of the weights channel (proto/frame.proto): a loading stage asks the coordinator for ranges of the model's
+// files, and gets them in the order of its requests. Both carry the stage's own count. Thread-safe; decoding errors are
+// kInvalidArgument with what, which, expected and found.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,7 @@
 
 namespace stagecoach {
 
-// The fixed limits of the channel: what one request may ask for, and how many a stage may have without their answers,
-// which is also how many receives it has posted.
+// Fixed limits: bytes of a request, and requests in flight, which is also the number of posted receives.
 inline constexpr size_t kMaxWeightChunkBytes = size_t{1} << 20;
 inline constexpr int kWeightCredit = 8;
 inline constexpr size_t kMaxWeightHeaderBytes = 4096;  // with framing; a refusal's message included
@@ -38,8 +37,8 @@ struct WeightRange {
   }
 };
 
-// A decoded range has 1 to kMaxWeightChunkBytes bytes, a shard >= 0, and its end does not overflow. Whether it is one
-// that the stage may have, is the coordinator's to check.
+// A decoded range has 1 to kMaxWeightChunkBytes bytes, a shard >= 0 and no overflow. The coordinator checks whether the
+// stage may have it.
 absl::Status EncodeWeightRequest(const JobEpoch& job, uint64_t number, const WeightRange& range, FrameBuffer* buffer);
 absl::StatusOr<WeightRange> DecodeWeightRequest(const JobEpoch& job, absl::Span<const uint8_t> bytes,
                                                 uint64_t expected_number);
@@ -65,8 +64,7 @@ class StreamedRanges {
  public:
   void Add(const WeightRange& range, uint32_t crc32c);  // again: the later one counts
   uint64_t bytes() const { return bytes_; }
-  // CRC-32C over the ranges in the order of the files: of each its shard, offset, bytes and its own CRC-32C, each as a
-  // little-endian number of 8 bytes.
+  // CRC-32C over the ranges in file order: shard, offset, bytes, CRC-32C of each, 8 bytes each, little-endian.
   uint32_t Checksum() const;
 
  private:

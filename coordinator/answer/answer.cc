@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/strip.h"
-#include "coordinator/answer/end_of_generation.h"
+#include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 namespace {
@@ -26,10 +26,6 @@ std::string ReasonOf(pb::RequestFinished::Reason reason) {
 }
 
 }  // namespace
-
-int64_t CodePoints(absl::string_view utf8) {
-  return absl::c_count_if(utf8, [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; });
-}
 
 // The prompt came before: a leading space is part of the answer.
 Answer::Answer(const Tokenizer* tokenizer, AnswerOptions options)

@@ -3,21 +3,35 @@
 
 // One answer as it grows: tokens in; reasoning, content and calls out, and why it ended.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/ids.h"
+#include "common/step/step.h"
 #include "coordinator/session/session.h"
 #include "coordinator/text/output/output_parser.h"
 #include "coordinator/text/tokenizer.h"
 
 namespace stagecoach {
 
-int64_t CodePoints(absl::string_view utf8);
+// Such a token is never printed, even where it has a printable text.
+inline bool IsEndOfGeneration(const Tokenizer& tokenizer, TokenId token) {
+  const absl::Span<const TokenId> set = tokenizer.end_of_generation();
+  return std::binary_search(set.begin(), set.end(), token);
+}
+
+// Makes these tokens impossible: an entry of logit_bias each, of which there may be kMaxLogitBias.
+inline void IgnoreEndOfGeneration(absl::Span<const TokenId> tokens, SamplingParams* sampling) {
+  for (TokenId token : tokens) sampling->logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
+}
 
 // A token of a list with log-probabilities.
 struct ListedToken {
@@ -39,20 +53,20 @@ struct AnswerOptions {
   int64_t first_offset = 0;              // of the text, in TakeListed
 };
 
-// Not thread-safe. How events are cut makes no difference to what comes out, deltas put together. A parser sees control
-// tokens as their text, and none of the tokens that end an answer.
+// Not thread-safe. The joined deltas do not depend on how events are cut. A parser sees control tokens as their text,
+// but not the tokens that end an answer.
 class Answer {
  public:
   // `tokenizer` outlives this.
   Answer(const Tokenizer* tokenizer, AnswerOptions options);
 
-  // What has become certain by an event: whole code points, no part of a marker or a stop string; no two neighbours of
-  // one kind of text. After a stop string or token everything further is ignored and not counted.
+  // What an event makes certain: whole code points, no part of a marker or a stop string, no two neighbours of one
+  // kind. After a stop string or token, further tokens are ignored and not counted.
   std::vector<OutputDelta> Take(const SessionEvent& event);
-  // The answer ends here although the engine did not say so (a signal, a lost job): what was held back.
+  // Ends the answer early (a signal, a lost job); returns what was held back.
   std::vector<OutputDelta> Abandon();
-  // The tokens that are done with since the last call: all their text was returned, or belongs to markers. Without the
-  // one that ended the answer, unless options.list_end.
+  // Tokens completed since the last call: all their text was returned or belongs to markers. Without the one that ended
+  // the answer, unless options.list_end.
   std::vector<ListedToken> TakeListed();
 
   bool finished() const { return !finish_reason_.empty(); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -58,7 +57,7 @@ absl::Status ReadNumber(absl::string_view text, NumberRange range, absl::string_
   return CheckNumber(*number, range);
 }
 
-// A number of the line, or why it is none.
+// A number of the line. kInvalidArgument: it is missing or no number.
 absl::StatusOr<double> Field(const Json& line, const char* name) {
   const auto field = line.find(name);
   if (field == line.end()) return Invalid("'", name, "' is missing");

@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_BENCH_ARRIVALS_H_
 #define STAGECOACH_COORDINATOR_BENCH_ARRIVALS_H_
 
-// Which requests come, and when: the load of a measured run and of a simulated one. Pure, and deterministic by seed:
-// request i has the same lengths whatever the arrivals are, and with another rate the same arrivals come closer
-// together. Times in seconds since the run began, lengths in tokens.
+// Which requests arrive, and when: the load of measured and simulated runs. Pure, and deterministic by seed: request i
+// has the same lengths for any arrivals, and another rate only scales the times. Times are seconds since the run began,
+// lengths are tokens.
 
 #include <cstdint>
 #include <optional>
@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/request/priority_class.h"
+#include "coordinator/request/sequence.h"
 
 namespace stagecoach {
 
@@ -81,16 +81,15 @@ struct RequestLoad {
 // CHECK: not a trace.
 std::vector<ArrivingRequest> MakeRequests(const RequestLoad& load);
 
-// A trace is one JSON object a line, empty lines aside:
+// A trace has one JSON object per line, of at most 64 KiB, in order of arrival; empty lines are skipped:
 //   {"arrival_s": 0.25, "prompt_tokens": 512, "output_tokens": 64}
-// in order of arrival, of 64 KiB at most, and where requests are of several users, "tenant": a name, "weight": a number
-// (1) and "class": interactive, default or batch (default). Other fields are not looked at. kInvalidArgument names
-// `file` and the line; kNotFound when it cannot be read.
+// Optional fields: "tenant", a name; "weight", a number (1); "class", interactive, default or batch (default). Other
+// fields are ignored. kInvalidArgument: names `file` and the line. kNotFound: the file cannot be read.
 absl::StatusOr<std::vector<ArrivingRequest>> ReadArrivalTrace(const std::string& file);
 
-// Hands the requests out: each as soon as it has arrived and fewer than `concurrency` others are unfinished. What waits
-// for that has arrived all the same: its latency counts from arrival_s, except where all arrive at once, when it counts
-// from the moment of handing out. Not thread-safe.
+// Hands out each request once it has arrived and fewer than `concurrency` others are unfinished. The latency of a
+// request counts from arrival_s even if it waits; if all arrive at once, it counts from the time of handing out. Not
+// thread-safe.
 class RequestFeed {
  public:
   // concurrency 0: no limit.
@@ -102,7 +101,7 @@ class RequestFeed {
   // One that was handed out has ended.
   void Finished();
 
-  // When time alone makes the next one due; nothing when all are handed out, or a request must finish first.
+  // When the next request is due. Nothing if all are handed out, or a request must finish first.
   std::optional<double> NextAt() const;
   bool AllTaken() const { return next_ == requests_.size(); }
   const std::vector<ArrivingRequest>& requests() const { return requests_; }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -56,14 +55,6 @@ void DecodeWindow::Close(const Arrival& arrival) {
   done_ = sample_.tokens >= wanted_;
 }
 
-absl::Status BenchRunner::AwaitReady() {
-  while (!cluster_->ready()) {
-    if (cluster_->StopRequested()) return absl::CancelledError("interrupted while the stages were loading");
-    RETURN_IF_ERROR(cluster_->Next().status());
-  }
-  return absl::OkStatus();
-}
-
 absl::Status BenchRunner::SubmitAll(const BenchTest& test) {
   std::vector<GenerationRequest> requests(static_cast<size_t>(test.sequences));
   for (GenerationRequest& request : requests) {
@@ -71,7 +62,7 @@ absl::Status BenchRunner::SubmitAll(const BenchTest& test) {
       request.prompt.push_back(RandomToken(kPromptSeed, drawn_++, vocab_));
     }
     request.sampling = sampling_;
-    request.max_new_tokens = MaxNewTokens(test, scheduling_);
+    request.max_new_tokens = MaxNewTokens(test, settings_);
   }
   ASSIGN_OR_RETURN(RequestId id, cluster_->SubmitAll(std::move(requests)));
   for (int64_t i = 0; i < test.sequences; ++i) running_.insert(id++);
@@ -135,7 +126,7 @@ absl::StatusOr<BenchSample> BenchRunner::RunPrefill(const BenchTest& test) {
 
 absl::StatusOr<BenchSample> BenchRunner::RunDecode(const BenchTest& test) {
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    DecodeWindow window(test.sequences, test.tokens(), MaxNewTokens(test, scheduling_) - test.generated);
+    DecodeWindow window(test.sequences, test.tokens(), MaxNewTokens(test, settings_) - test.generated);
     RETURN_IF_ERROR(SubmitAll(test));
     RETURN_IF_ERROR(Await(&window));
     if (window.done()) return window.sample();

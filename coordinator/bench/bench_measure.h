@@ -1,12 +1,10 @@
 #ifndef STAGECOACH_COORDINATOR_BENCH_BENCH_MEASURE_H_
 #define STAGECOACH_COORDINATOR_BENCH_BENCH_MEASURE_H_
 
-// Times one test on a running job, from the front: what a user of the pipeline would see.
+// Times tests on a running job, from the front: what a user of the pipeline would see.
 
 #include <cstdint>
-#include <deque>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -30,9 +28,9 @@ struct BenchSample {
   int64_t positions = 0;  // decode: sum over the tokens of the positions that they attended to
 };
 
-// The stretch of time in which sequences decode together: from the last one's first token until `tokens` more have
-// come, or the first one ends (some are always a few tokens ahead). All tokens of a result share one time, and count
-// together. Pure.
+// The window in which all sequences decode together: from the last one's first token until `tokens` more have come or
+// the first one ends (some are always a few tokens ahead). Tokens of one result share one time and count together.
+// Pure.
 class DecodeWindow {
  public:
   // A sequence that has more than `most_before` tokens when the last one has its first would end too soon.
@@ -44,7 +42,8 @@ class DecodeWindow {
   void Ended();  // a sequence, after its last token
 
   bool done() const { return done_; }
-  // There was none: one was too far ahead, or ended, before the last had begun, or before half of the tokens had come.
+  // There was no window: a sequence was too far ahead or ended before the last one had begun, or before half of the
+  // tokens had come.
   bool missed() const { return missed_; }
   const BenchSample& sample() const { return sample_; }  // once done
 
@@ -64,24 +63,21 @@ class DecodeWindow {
   bool done_ = false, missed_ = false;
 };
 
-// Runs tests on a session. Prompts are random tokens, always the same ones; what they decode is chosen by `sampling`,
-// of which all have the same seed. Errors: kCancelled after a signal, kUnavailable when the sequences never decoded
-// together (kMostAttempts), kInvalidArgument when the job refused one, and what the session says.
+// Runs tests on a session. Prompts are always the same random tokens; `sampling` chooses what they decode, with one
+// seed for all. Errors: kCancelled after a signal; kUnavailable if the sequences never decoded together
+// (kMostAttempts); kInvalidArgument if the job refused a request; others are the session's.
 class BenchRunner {
  public:
-  // Where this process gets so little time that what it submits first ends before the rest is there, a test is run
-  // again: as often as this.
+  // How often a test is repeated if this process gets so little CPU time that the first requests end before the last
+  // have begun.
   static constexpr int kMostAttempts = 20;
 
-  BenchRunner(ClusterRun* cluster, const BenchScheduling& scheduling, int64_t vocab, SamplingParams sampling)
-      : cluster_(cluster), scheduling_(scheduling), vocab_(vocab), sampling_(std::move(sampling)) {}
-
-  // Waits until the job is ready.
-  absl::Status AwaitReady();
+  BenchRunner(ClusterRun* cluster, const JobSettings& settings, int64_t vocab, SamplingParams sampling)
+      : cluster_(cluster), settings_(settings), vocab_(vocab), sampling_(std::move(sampling)) {}
 
   absl::StatusOr<BenchSample> Run(const BenchTest& test);
 
-  // So that the test's code and data are warm; a short one, for a deep context costs a whole prefill.
+  // Warms up the test's code and data, with a short test: a deep context would cost a whole prefill.
   absl::Status WarmUp(const BenchTest& test);
 
  private:
@@ -93,7 +89,7 @@ class BenchRunner {
   absl::Status EndAll();
 
   ClusterRun* const cluster_;
-  const BenchScheduling scheduling_;
+  const JobSettings settings_;
   const int64_t vocab_;
   const SamplingParams sampling_;
   uint64_t drawn_ = 0;  // random tokens so far

@@ -44,32 +44,32 @@ std::vector<BenchTest> TestsOf(const BenchLists& lists) {
   return tests;
 }
 
-int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling) {
+int64_t MaxNewTokens(const BenchTest& test, const JobSettings& settings) {
   if (test.prefill()) return 1;
   // A sequence produces at most one token a micro-batch, so at most as many beside the prompts as these need
   // micro-batches.
-  int64_t rows = std::min(scheduling.prefill_chunk, scheduling.max_num_batched_tokens);
-  if (scheduling.chunking == Chunking::kEqualTime) rows = std::min<int64_t>(rows, kEqualTimeLeastRows);
-  if (scheduling.policy == Policy::kDecodePriority) rows = std::min<int64_t>(rows, kPrefillQuantum);
-  if (scheduling.policy == Policy::kThrottled) rows = std::min<int64_t>(rows, kThrottledLeastRows);
-  rows = std::max<int64_t>(1, std::min(rows, scheduling.max_num_batched_tokens - test.sequences));
-  const bool prompts_alone = scheduling.policy == Policy::kPrefillFirst || scheduling.policy == Policy::kPhases;
+  int64_t rows = std::min(settings.prefill_chunk, settings.max_num_batched_tokens);
+  if (settings.chunking == Chunking::kEqualTime) rows = std::min<int64_t>(rows, kEqualTimeLeastRows);
+  if (settings.policy == Policy::kDecodePriority) rows = std::min<int64_t>(rows, kPrefillQuantum);
+  if (settings.policy == Policy::kThrottled) rows = std::min<int64_t>(rows, kThrottledLeastRows);
+  rows = std::max<int64_t>(1, std::min(rows, settings.max_num_batched_tokens - test.sequences));
+  const bool prompts_alone = settings.policy == Policy::kPrefillFirst || settings.policy == Policy::kPhases;
   const int64_t beside = prompts_alone ? 0 : test.sequences * CeilDiv(test.prompt_tokens(), rows);
-  return 1 + beside + test.generated + 2 * scheduling.micro_batches + 2;
+  return 1 + beside + test.generated + 2 * settings.micro_batches + 2;
 }
 
-int64_t ContextOf(const BenchTest& test, const BenchScheduling& scheduling) {
-  return test.prompt_tokens() + MaxNewTokens(test, scheduling);
+int64_t ContextOf(const BenchTest& test, const JobSettings& settings) {
+  return test.prompt_tokens() + MaxNewTokens(test, settings);
 }
 
-int64_t BlocksOf(const BenchTest& test, const BenchScheduling& scheduling, int64_t block_tokens) {
-  return test.sequences * CeilDiv(ContextOf(test, scheduling), block_tokens);
+int64_t BlocksOf(const BenchTest& test, const JobSettings& settings, int64_t block_tokens) {
+  return test.sequences * CeilDiv(ContextOf(test, settings), block_tokens);
 }
 
-absl::Status CheckFits(const std::vector<BenchTest>& tests, const BenchScheduling& scheduling, const std::string& model,
+absl::Status CheckFits(const std::vector<BenchTest>& tests, const JobSettings& settings, const std::string& model,
                        int64_t context) {
   for (const BenchTest& test : tests) {
-    const int64_t needed = ContextOf(test, scheduling);
+    const int64_t needed = ContextOf(test, settings);
     if (needed <= context) continue;
     return absl::InvalidArgumentError(absl::StrCat(test.prefill() ? "-p: " : "-d, -n: ", test.Name(), " needs ", needed,
                                                    " tokens of context, but '", model, "' has ", context,

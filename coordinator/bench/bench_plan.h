@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/job/job_choices.h"
+#include "common/job/job_settings.h"
 
 namespace stagecoach {
 
@@ -49,29 +49,20 @@ struct BenchTest {
 };
 std::vector<BenchTest> TestsOf(const BenchLists& lists);  // prompts first, then by depth, sequences, tokens
 
-// How a micro-batch is made up, as far as it matters here.
-struct BenchScheduling {
-  Policy policy = Policy::kPrefillFirst;
-  int64_t max_num_batched_tokens = 512;
-  int64_t prefill_chunk = 512;
-  int64_t micro_batches = 1;  // in flight
-  Chunking chunking = Chunking::kConstant;
-};
-
-// Tokens that each request of a test may produce, so that none ends before the last one's prompt is through and the
-// counted steps are over: the counted ones, those produced beside the prompts of the last (none where prompts go first,
-// as in prefill-first and phases), and what is in flight. All requests are there at once; see
-// BenchRunner::kMostAttempts.
-int64_t MaxNewTokens(const BenchTest& test, const BenchScheduling& scheduling);
+// The token limit of each request of a test, so that none ends before the last prompt is computed and the counted steps
+// are over: the counted tokens, those produced beside other prompts (none if prompts go first, as in prefill-first and
+// phases), and those in flight. All requests arrive at once; see BenchRunner::kMostAttempts. Here and below
+// settings.micro_batches is the number in flight, not 0.
+int64_t MaxNewTokens(const BenchTest& test, const JobSettings& settings);
 
 // Tokens of context that a sequence of this test needs.
-int64_t ContextOf(const BenchTest& test, const BenchScheduling& scheduling);
+int64_t ContextOf(const BenchTest& test, const JobSettings& settings);
 
 // KV blocks that all sequences of a test need at once.
-int64_t BlocksOf(const BenchTest& test, const BenchScheduling& scheduling, int64_t block_tokens);
+int64_t BlocksOf(const BenchTest& test, const JobSettings& settings, int64_t block_tokens);
 
 // OK when every test fits a model of this context; kInvalidArgument names the test, the option and both numbers.
-absl::Status CheckFits(const std::vector<BenchTest>& tests, const BenchScheduling& scheduling, const std::string& model,
+absl::Status CheckFits(const std::vector<BenchTest>& tests, const JobSettings& settings, const std::string& model,
                        int64_t context);
 
 }  // namespace stagecoach

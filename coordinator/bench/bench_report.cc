@@ -71,7 +71,7 @@ std::string TableHead() {
 std::string TableRow(const BenchRecord& record) {
   const MeanAndDeviation speed = Summarize(record.TokensPerSecond());
   const double shares = record.checked ? 1 : 0;
-  return TableLine({record.model_type, Bytes(record.model_size), Count(record.model_n_params), record.isa,
+  return TableLine({record.model.type, Bytes(record.model.bytes), Count(record.model.elements), record.isa,
                     absl::StrCat(record.n_stages), absl::StrCat(record.n_threads), record.test.Name(),
                     absl::StrFormat("%.2f ± %.2f", speed.mean, speed.deviation),
                     Cell(MeanRate(record, &Rates::read_gbps)), Percent(shares * MeanRate(record, &Rates::read_share)),
@@ -112,14 +112,8 @@ std::string SamplingText(const SamplingParams& sampling) {
   const auto add = [&parts](const char* name, auto value, auto unset) {
     if (value != unset) parts.push_back(absl::StrCat(name, " ", value));
   };
-  add("temp", sampling.temperature, none.temperature);
-  add("top-k", sampling.top_k, none.top_k);
-  add("top-p", sampling.top_p, none.top_p);
-  add("min-p", sampling.min_p, none.min_p);
-  add("repeat-penalty", sampling.repeat_penalty, none.repeat_penalty);
-  add("repeat-last-n", sampling.repeat_last_n, none.repeat_last_n);
-  add("presence-penalty", sampling.presence_penalty, none.presence_penalty);
-  add("frequency-penalty", sampling.frequency_penalty, none.frequency_penalty);
+  VisitSampling(
+      [&](const SamplingSetting& setting, auto member, auto) { add(setting.flag, sampling.*member, none.*member); });
   add("seed", sampling.seed, none.seed);
   return parts.empty() ? "greedy" : absl::StrJoin(parts, ", ");
 }
@@ -148,9 +142,9 @@ Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
                {"isa", record.isa},
                {"valid", record.checked ? Json(true) : Json(nullptr)},
                {"model_filename", record.model_filename},
-               {"model_type", record.model_type},
-               {"model_size", record.model_size},
-               {"model_n_params", record.model_n_params},
+               {"model_type", record.model.type},
+               {"model_size", record.model.bytes},
+               {"model_n_params", record.model.elements},
                {"n_batch", record.n_batch},
                {"n_ubatch", record.n_ubatch},
                {"n_threads", record.n_threads},

@@ -1,13 +1,14 @@
 #ifndef STAGECOACH_COORDINATOR_BENCH_BENCH_REPORT_H_
 #define STAGECOACH_COORDINATOR_BENCH_BENCH_REPORT_H_
 
-// The results of a benchmark as a Markdown table, CSV, JSON or JSON lines. Where llama-bench has a field of the same
-// meaning, it has its name.
+// The results of a benchmark as a Markdown table, CSV, JSON or JSON lines. Fields that llama-bench has too have its
+// names.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "common/base/value_range.h"
 #include "common/json/json.h"
 #include "common/step/step.h"
 #include "coordinator/bench/bench_plan.h"
@@ -15,14 +16,14 @@
 
 namespace stagecoach {
 
-// Of no sample 0; the deviation is that of a sample (over n - 1), 0 for one.
+// Both are 0 without samples. The deviation is that of a sample (over n - 1); 0 for a single value.
 struct MeanAndDeviation {
   double mean = 0;
   double deviation = 0;
 };
 MeanAndDeviation Summarize(const std::vector<double>& samples);
 
-// What a user would give for it, such as "temp 0.7, top-p 0.95"; "greedy" where nothing is drawn and nothing changed.
+// The options that differ from the defaults, such as "temp 0.7, top-p 0.95"; "greedy" if none does.
 std::string SamplingText(const SamplingParams& sampling);
 
 // One row of the result.
@@ -31,12 +32,10 @@ struct BenchRecord {
   std::string cpu_info;
   std::string isa;
   std::string model_filename;
-  std::string model_type;       // "qwen3 0.6B Q8_0"
-  uint64_t model_size = 0;      // bytes of all tensors
-  uint64_t model_n_params = 0;  // elements of all tensors
-  int64_t n_batch = 0;          // rows of a micro-batch
-  int64_t n_ubatch = 0;         // rows of a prompt's chunk
-  int64_t n_threads = 0;        // of a stage
+  ModelSummary model;
+  int64_t n_batch = 0;    // rows of a micro-batch
+  int64_t n_ubatch = 0;   // rows of a prompt's chunk
+  int64_t n_threads = 0;  // of a stage
   int64_t n_stages = 0;
   std::string type_kv;
   std::string emulated_link;  // that hops were delayed by, as EmulatedLinkText gives it; empty: none
@@ -45,15 +44,19 @@ struct BenchRecord {
   std::string test_time;  // ISO 8601, UTC
   std::vector<BenchSample> samples;
   std::vector<Rates> rates;  // of each sample
-  // All stages ran here, with the kernels that were checked; without it `valid`, the shares and cpu_info are not known.
+  // All stages ran on this host with the checked kernels; otherwise `valid`, the shares and cpu_info are unknown.
   bool checked = false;
 
   std::vector<double> TokensPerSecond() const;
 };
 
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines };
+inline constexpr NamedValue<BenchFormat> kBenchFormats[] = {{BenchFormat::kMarkdown, "md"},
+                                                            {BenchFormat::kCsv, "csv"},
+                                                            {BenchFormat::kJson, "json"},
+                                                            {BenchFormat::kJsonLines, "jsonl"}};
 
-// Prints rows as they come: Text for each, with what must stand before it, and End after the last.
+// Formats rows one at a time: Row for each, including any heading, and End after the last.
 class BenchWriter {
  public:
   explicit BenchWriter(BenchFormat format) : format_(format) {}

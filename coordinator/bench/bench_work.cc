@@ -18,16 +18,10 @@ namespace {
 // Checking all kernels takes half a minute on a slow machine.
 constexpr absl::Duration kLongestCheck = absl::Minutes(10);
 
-uint64_t ElementsOf(const GgufTensor& tensor) {
-  uint64_t elements = 1;
-  for (int64_t dim : tensor.dims) elements *= static_cast<uint64_t>(dim);
-  return elements;
-}
-
 // `share`: of the tensor, what a row goes through.
 void AddMatrix(const GgufTensor& tensor, double share, std::map<std::string, double>* ops) {
   if (tensor.dims.size() < 2) return;  // vectors are not counted
-  (*ops)[FindTensorType(tensor.type_id)->name] += 2 * share * static_cast<double>(ElementsOf(tensor));
+  (*ops)[FindTensorType(tensor.type_id)->name] += 2 * share * static_cast<double>(tensor.elements());
 }
 
 // That a prompt's rows attend to: each to itself and to all before it, or to `window` of them (0: all).
@@ -100,8 +94,8 @@ ModelSummary SummarizeModel(const ModelDescription& model) {
   std::map<std::string, uint64_t> elements_of_type;
   for (const GgufTensor& tensor : model.file->tensors()) {
     summary.bytes += tensor.bytes;
-    summary.elements += ElementsOf(tensor);
-    elements_of_type[FindTensorType(tensor.type_id)->name] += ElementsOf(tensor);
+    summary.elements += tensor.elements();
+    elements_of_type[FindTensorType(tensor.type_id)->name] += tensor.elements();
   }
   const auto most = std::max_element(elements_of_type.begin(), elements_of_type.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });

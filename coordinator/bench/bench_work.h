@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_BENCH_BENCH_WORK_H_
 #define STAGECOACH_COORDINATOR_BENCH_BENCH_WORK_H_
 
-// The roofline: the work of a test, counted from the model's shapes, and what share of the host's ceilings its speed
-// is.
+// The roofline: the work of a test, counted from the model's shapes, and the share of the host's ceilings that its
+// speed reaches.
 
 #include <cstdint>
 #include <map>
@@ -19,14 +19,15 @@
 
 namespace stagecoach {
 
-// The peaks of one host with so many threads, in 10^9 bytes and operations a second; a multiply-add counts as two.
+// The peaks of one host with this number of threads, in 10^9 bytes and operations a second; a multiply-add counts as
+// two.
 struct HostPeaks {
   int64_t threads = 0;
   double read_gbps = 0;
   std::map<std::string, double> gops;  // by "int8", "bf16", "f32"
 };
 
-// What `stage_worker --check-kernels` said of this host.
+// The result of `stage_worker --check-kernels` on this host.
 struct KernelReport {
   bool valid = false;
   std::string isa;
@@ -36,7 +37,7 @@ struct KernelReport {
   std::map<std::string, std::string> peak_of_type;  // "Q8_0" -> "int8"
   std::vector<HostPeaks> peaks;                     // by ascending threads
 
-  // nullptr when none are of so many threads.
+  // nullptr: not measured with this number of threads.
   const HostPeaks* PeaksOf(int64_t threads) const;
 };
 absl::StatusOr<KernelReport> ParseKernelReport(const std::string& json);
@@ -74,8 +75,8 @@ struct Rates {
                          // K and V that were attended to. Prefill: 0
   double read_share = 0;
   double gops = 0;  // matrices and attention
-  // The least time that the multiply-adds can take over the time they took: matrices at the peak of their type,
-  // attention at that of f32.
+  // The minimum time of the multiply-adds over the time taken: matrices at the peak of their type, attention at that of
+  // f32.
   double peak_share = 0;
 };
 Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& sample, const KernelReport& report,

@@ -18,11 +18,11 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/counter_rng.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
-#include "common/json/json_input.h"
+#include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "coordinator/bench/arrivals.h"
-#include "coordinator/front/server_message.h"
 
 namespace stagecoach {
 namespace {
@@ -49,7 +49,7 @@ int64_t TokenAt(const ServeLoad& load, uint64_t stream, uint64_t number) {
 }
 
 // Of random prompts.
-bool HasTokenIds(const ServeLoad& load) { return load.endpoint == ServeEndpoint::kCompletions && !load.dataset.words; }
+bool HasTokenIds(const ServeLoad& load) { return load.api != &kChatApi && !load.dataset.words; }
 
 Json RandomPrompt(const ServeLoad& load, uint64_t number) {
   const int64_t own = LengthAt(load, kInputLengths, number, load.dataset.input_tokens);
@@ -69,7 +69,7 @@ Json RandomPrompt(const ServeLoad& load, uint64_t number) {
   return token_ids ? tokens : Json(words);
 }
 
-// Null where there is none, or no object that could have it.
+// Null if there is no such member, or `object` is no object.
 const Json& MemberOf(const Json& object, const char* name) {
   static const Json none;
   if (!object.is_object()) return none;
@@ -93,7 +93,7 @@ absl::StatusOr<DatasetLine> ParseDatasetLine(const ServeLoad& load, const std::s
     }
     result.output_tokens = length.get<int64_t>();
   }
-  const bool messages = line.contains("messages"), chat = load.endpoint == ServeEndpoint::kChat;
+  const bool messages = line.contains("messages"), chat = load.api == &kChatApi;
   if (messages == line.contains("prompt")) {
     return absl::InvalidArgumentError("expected 'prompt' or 'messages', and one of them");
   }
@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<DatasetLine>> ReadServeDataset(const ServeLoad& load)
 
 std::string BodyOf(const ServeLoad& load, Json prompt, int64_t output_tokens) {
   Json body = {{"model", load.model}};
-  if (load.endpoint == ServeEndpoint::kCompletions) {
+  if (load.api != &kChatApi) {
     body["prompt"] = std::move(prompt);
   } else {
     body["messages"] =
@@ -151,20 +151,12 @@ std::vector<double> DueTimes(const ServeLoad& load) {
   return due;
 }
 
-// The text of an event: of completions, of chat, and what a model thinks before it answers.
-bool HasText(const Json& event) {
-  const Json& choices = MemberOf(event, "choices");
-  const auto is_text = [](const Json& value) {
-    return value.is_string() && !value.get_ref<const std::string&>().empty();
-  };
-  return choices.is_array() && std::any_of(choices.begin(), choices.end(), [&](const Json& choice) {
-           const Json& delta = MemberOf(choice, "delta");
-           return is_text(MemberOf(choice, "text")) || is_text(MemberOf(delta, "content")) ||
-                  is_text(MemberOf(delta, "reasoning_content")) || is_text(MemberOf(delta, "reasoning"));
-         });
+std::string TextIn(const Json& object, const char* name) {
+  const Json& value = MemberOf(object, name);
+  return value.is_string() ? value.get<std::string>() : "";
 }
 
-// A server may count to what it likes; sums of this are still numbers.
+// A limit to a server's counts, so that their sums do not overflow.
 constexpr int64_t kMostCounted = int64_t{1} << 40;
 
 int64_t IntegerIn(const Json& object, const char* name) {
@@ -179,10 +171,7 @@ class Clients {
  public:
   Clients(const HttpUrl& url, const HttpClientOptions& client, const ServeLoad& load,
           const std::vector<ServeRequest>& requests)
-      : url_(url),
-        client_(client),
-        path_(load.endpoint == ServeEndpoint::kChat ? "/v1/chat/completions" : "/v1/completions"),
-        requests_(requests) {
+      : url_(url), client_(client), path_(load.api->path), requests_(requests) {
     run_.outcomes.resize(requests.size());
   }
 
@@ -245,14 +234,13 @@ class Clients {
 
   void Ask(HttpClient& client, const std::string& body, ServeOutcome* outcome) {
     SseReader events;
-    ServeAnswerReader reader(outcome);
     HttpCall call;
     call.method = "POST";
     call.path = path_;
     call.body = body;
     call.on_body = [&](absl::string_view bytes, int64_t at_us) {
       const absl::Status status =
-          events.Append(bytes, [&](const SseEvent& event) { reader.TakeEvent(event.data, at_us); });
+          events.Append(bytes, [&](const SseEvent& event) { TakeAnswerEvent(event.data, at_us, outcome); });
       if (!status.ok() && outcome->error.empty()) outcome->error = std::string(status.message());
       return status.ok();
     };
@@ -267,7 +255,7 @@ class Clients {
     outcome->end_us = reply->end_us;
     if (!reply->succeeded()) {
       outcome->error = absl::StrCat("status ", reply->status, ": ", ServerMessage(reply->body));
-    } else if (outcome->error.empty() && !reader.done()) {
+    } else if (outcome->error.empty() && !outcome->done) {
       outcome->error = "the stream ended without [DONE]";
     }
   }
@@ -307,28 +295,56 @@ absl::StatusOr<std::vector<ServeRequest>> MakeServeRequests(const ServeLoad& loa
   return requests;
 }
 
-void ServeAnswerReader::TakeEvent(absl::string_view data, int64_t at_us) {
-  if (data == "[DONE]") {
-    done_ = true;
-    return;
+std::string ServerMessage(absl::string_view sent) {
+  const absl::StatusOr<Json> json = ParseJson(sent);
+  if (json.ok() && json->is_object()) {
+    const auto error = json->find("error");
+    if (error != json->end() && error->is_object()) {
+      const auto message = error->find("message");
+      std::string text = message != error->end() && message->is_string() ? message->get<std::string>() : "";
+      if (!text.empty()) return text;
+    }
   }
-  const absl::StatusOr<Json> event = ParseJson(data);
-  if (!event.ok() || !event->is_object()) {
-    if (outcome_->error.empty()) outcome_->error = "an event is no JSON object";
-    return;
+  return sent.empty() ? "without a word" : CutText(sent);
+}
+
+absl::StatusOr<AnswerEvent> ParseAnswerEvent(absl::string_view data) {
+  AnswerEvent event;
+  event.done = data == "[DONE]";
+  if (event.done) return event;
+  const absl::StatusOr<Json> json = ParseJson(data);
+  if (!json.ok() || !json->is_object()) return absl::DataLossError("an event is no JSON object");
+  if (json->contains("error")) {
+    event.error = ServerMessage(data);
+    return event;
   }
-  if (event->contains("error")) {
-    if (outcome_->error.empty()) outcome_->error = ServerMessage(data);
-    return;
+  if (const Json& choices = MemberOf(*json, "choices"); choices.is_array() && !choices.empty()) {
+    const Json& choice = choices.front();
+    const Json& delta = MemberOf(choice, "delta");
+    event.content = absl::StrCat(TextIn(choice, "text"), TextIn(delta, "content"));
+    event.reasoning = TextIn(delta, "reasoning_content");
+    if (event.reasoning.empty()) event.reasoning = TextIn(delta, "reasoning");
+    event.finish_reason = TextIn(choice, "finish_reason");
   }
-  if (HasText(*event)) outcome_->text_at_us.push_back(at_us);
-  const Json& usage = MemberOf(*event, "usage");
-  if (!usage.is_object()) return;
-  outcome_->has_usage = true;
-  outcome_->input_tokens = IntegerIn(usage, "prompt_tokens");
-  outcome_->output_tokens = IntegerIn(usage, "completion_tokens");
-  const Json& details = MemberOf(usage, "prompt_tokens_details");
-  if (details.is_object()) outcome_->cached_tokens = IntegerIn(details, "cached_tokens");
+  if (const Json& usage = MemberOf(*json, "usage"); usage.is_object()) {
+    event.usage = {IntegerIn(usage, "prompt_tokens"), IntegerIn(usage, "completion_tokens"), std::nullopt};
+    const Json& details = MemberOf(usage, "prompt_tokens_details");
+    if (!MemberOf(details, "cached_tokens").is_null()) event.usage->cached_tokens = IntegerIn(details, "cached_tokens");
+  }
+  return event;
+}
+
+void TakeAnswerEvent(absl::string_view data, int64_t at_us, ServeOutcome* outcome) {
+  const absl::StatusOr<AnswerEvent> event = ParseAnswerEvent(data);
+  if (outcome->error.empty()) outcome->error = event.ok() ? event->error : std::string(event.status().message());
+  if (!event.ok()) return;
+  outcome->done = outcome->done || event->done;
+  if (event->has_text()) outcome->text_at_us.push_back(at_us);
+  if (!event->usage.has_value()) return;
+  outcome->has_usage = true;
+  outcome->input_tokens = event->usage->input_tokens;
+  outcome->output_tokens = event->usage->output_tokens;
+  outcome->cached_tokens = event->usage->cached_tokens.value_or(outcome->cached_tokens);
 }
 
 ServeClients ClientsFor(const ServeLoad& load) {

@@ -238,7 +238,7 @@ Json ServeSummaryJson(const ServeSummary& summary, const ServeLoad& load, const 
   Json json = {
       {"valid", summary.invalid.empty()},
       {"invalid", summary.invalid},
-      {"endpoint", load.endpoint == ServeEndpoint::kChat ? "chat" : "completions"},
+      {"endpoint", load.api->name},
       {"model_id", load.model},
       {"num_prompts", load.requests},
       {"request_rate", at_once ? Json("inf") : Json(load.rate_per_s)},

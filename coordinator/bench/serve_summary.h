@@ -1,15 +1,14 @@
 #ifndef STAGECOACH_COORDINATOR_BENCH_SERVE_SUMMARY_H_
 #define STAGECOACH_COORDINATOR_BENCH_SERVE_SUMMARY_H_
 
-// What a load on a server came to, in the figures and words of vLLM's serving benchmark, so that both can be laid side
-// by side. Pure.
+// Summarises a load on a server, with the figures and names of vLLM's serving benchmark, so that both can be compared.
+// Pure.
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/json/json.h"
 #include "coordinator/bench/serve_load.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -145,10 +144,9 @@ absl::StatusOr<std::optional<SessionEvent>> SweepRunner::Next(absl::Duration mos
 }
 
 absl::Status SweepRunner::Begin(const SweepConfig& point, const std::vector<ArrivingRequest>& requests) {
-  while (cluster_->ready() == nullptr) {
-    if (cluster_->StopRequested()) return absl::CancelledError(kInterrupted);
-    RETURN_IF_ERROR(Next(absl::Seconds(1)).status());
-  }
+  const absl::Status ready = cluster_->AwaitReady();
+  alive_ = ready.ok();
+  RETURN_IF_ERROR(ready);
   std::vector<ArrivingRequest> small(requests.begin(),
                                      requests.begin() + std::min<int64_t>(kWarmUpRequests, std::ssize(requests)));
   for (ArrivingRequest& request : small) {
@@ -165,14 +163,14 @@ absl::Status SweepRunner::Begin(const SweepConfig& point, const std::vector<Arri
 
 absl::Status SweepRunner::Run(const SweepConfig& point, std::vector<ArrivingRequest> requests, SweepResult* result,
                               std::vector<SweepStage>* stages) {
-  ASSIGN_OR_RETURN(const pb::JobStatistics before, Settled());
+  ASSIGN_OR_RETURN(const pb::JobStatistics before, AwaitStatistics());
   RequestMeter meter(point.slo_ttft_s, point.slo_itl_s);
   RequestFeed feed(std::move(requests), point.concurrency);
   const absl::Status served = Serve(point, &feed, &meter);
   *result = meter.Result();
   if (alive_) RETURN_IF_ERROR(CancelAll());
   RETURN_IF_ERROR(served);
-  ASSIGN_OR_RETURN(const pb::JobStatistics after, Settled());
+  ASSIGN_OR_RETURN(const pb::JobStatistics after, AwaitStatistics());
   TakeStatistics(before, after, cluster_->ready()->blocks(), result, stages);
   return absl::OkStatus();
 }
@@ -251,7 +249,7 @@ absl::Status SweepRunner::CancelAll() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<pb::JobStatistics> SweepRunner::Settled() {
+absl::StatusOr<pb::JobStatistics> SweepRunner::AwaitStatistics() {
   const int64_t deadline_us = MonotonicUs() + kSettleUs;
   while (true) {
     const pb::EngineStatus& status = cluster_->engine_status();

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -20,7 +19,8 @@
 
 namespace stagecoach {
 
-// From what happens to requests to the figures of a result. Pure; times of one clock, in microseconds; not thread-safe.
+// Turns the events of requests into the figures of a result. Pure; times are microseconds of one clock; not
+// thread-safe.
 class RequestMeter {
  public:
   // The bounds of a good request; 0: none.
@@ -31,7 +31,7 @@ class RequestMeter {
   void Ended(RequestId request);                                  // with all its tokens
   void Failed(RequestId request);
 
-  // All but what the job's statistics say. What has neither ended nor failed counts as unfinished.
+  // The result without the job's statistics. Requests that neither ended nor failed count as unfinished.
   SweepResult Result() const;
 
  private:
@@ -50,12 +50,12 @@ class RequestMeter {
   SweepResult sums_;  // its counts
 };
 
-// What a job's statistics say of the time between two of them, in which nothing else ran.
+// Adds the statistics of a job between two moments in which only the measured requests ran.
 void TakeStatistics(const pb::JobStatistics& before, const pb::JobStatistics& after, int64_t blocks,
                     SweepResult* result, std::vector<SweepStage>* stages);
 
-// Runs the points of one launch. Errors: kCancelled after a signal; what the session says, after which the job is gone;
-// others are of the point alone.
+// Runs the points of one launch. Errors: kCancelled after a signal; the session's, after which the job is gone; others
+// concern only the point.
 class SweepRunner {
  public:
   SweepRunner(ClusterRun* cluster, int64_t vocab) : cluster_(cluster), vocab_(vocab) {}
@@ -63,9 +63,8 @@ class SweepRunner {
   // Waits until the job is ready, and warms it up: two short requests of this point.
   absl::Status Begin(const SweepConfig& point, const std::vector<ArrivingRequest>& requests);
 
-  // Sends each request at its time, whatever comes back, or, in a closed loop, as soon as another has ended and the
-  // duration, if there is one, is not over. With a duration and an open loop, what is not there after twice the
-  // duration is cancelled.
+  // An open loop sends each request at its time. A closed loop sends one whenever another has ended, until the
+  // duration, if any, is over. With a duration, an open loop cancels what has not ended after twice the duration.
   absl::Status Run(const SweepConfig& point, std::vector<ArrivingRequest> requests, SweepResult* result,
                    std::vector<SweepStage>* stages);
 
@@ -78,8 +77,8 @@ class SweepRunner {
   absl::Status Await(absl::Duration most, RequestMeter* meter, RequestFeed* feed);
   absl::Status Serve(const SweepConfig& point, RequestFeed* feed, RequestMeter* meter);
   absl::Status CancelAll();
-  // The statistics of everything up to now: those that count as many rows, once nothing runs.
-  absl::StatusOr<pb::JobStatistics> Settled();
+  // The job's statistics once it is idle and they cover at least `rows_` rows.
+  absl::StatusOr<pb::JobStatistics> AwaitStatistics();
 
   ClusterRun* const cluster_;
   const int64_t vocab_;

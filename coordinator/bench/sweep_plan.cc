@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/job/emulated_link.h"
 #include "common/job/job_choices.h"
 
 namespace stagecoach {
@@ -80,7 +79,7 @@ std::vector<SweepConfig> LoadsOf(const SweepLists& lists, const SweepConfig& job
 int64_t RequestsToDraw(const SweepConfig& point, const Arrivals& arrivals) {
   if (point.requests > 0) return std::min(point.requests, kMostRequests);
   if (arrivals.kind == Arrivals::Kind::kClosedLoop) return kMostTimedRequests;
-  // So many that all that come in this time are among them, but for one run in a million.
+  // Enough that all arrivals of this time are included, except in one run of a million.
   const double expected = std::min(arrivals.rate_per_s * point.duration_s, 1e9);
   return std::min(kMostTimedRequests, static_cast<int64_t>(expected + 5 * std::sqrt(expected)) + 16);
 }
@@ -149,11 +148,11 @@ SweepConfig JobOf(const SweepConfig& point) {
 std::vector<SweepLaunch> LaunchesOf(const std::vector<SweepConfig>& points) {
   std::vector<SweepLaunch> launches;
   for (const SweepConfig& point : points) {
-    const SweepConfig* last = launches.empty() ? nullptr : &launches.back().points.back();
+    const SweepConfig* last = launches.empty() ? nullptr : &launches.back().back();
     if (last == nullptr || last->repetition != point.repetition || JobOf(*last) != JobOf(point)) {
       launches.emplace_back();
     }
-    launches.back().points.push_back(point);
+    launches.back().push_back(point);
   }
   return launches;
 }

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_BENCH_SWEEP_PLAN_H_
 #define STAGECOACH_COORDINATOR_BENCH_SWEEP_PLAN_H_
 
-// What a sweep measures: the product of its lists as points, in the order in which they are measured, and which of them
-// share a launch. Pure, but for RequestsOf.
+// The points of a sweep: the product of its lists, in order of measurement, grouped into launches. Pure, except
+// RequestsOf.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace stagecoach {
 
-// The lists of the command line, each in the user's order and with at least one value, but for `max_num_seqs`.
+// The lists of the command line, each in the user's order and with at least one value, except `max_num_seqs`.
 struct SweepLists {
   SweepConfig base;  // what all points share
   // Of a job.
@@ -37,12 +37,12 @@ struct SweepLists {
   static constexpr int64_t kFewestSeqs = 8;
 };
 
-// All points, each once. Repetitions are outermost, so that what drifts (heat, other users) falls on all points alike;
-// then what needs a launch of its own, then the loads. Where the base gives neither `requests` nor `duration_s`, a
-// closed loop has kRoundsOfClosedLoop requests for each one under way (at least kFewestRequests), Poisson arrivals
-// kRequestsOfPoisson, and a trace all of its own.
+// All points, without duplicates. Repetitions are outermost, so that drift (heat, other users) affects all points
+// alike; then what needs its own launch, then the loads. If the base gives neither `requests` nor `duration_s`, a
+// closed loop has kRoundsOfClosedLoop requests per slot of its concurrency (at least kFewestRequests), Poisson arrivals
+// have kRequestsOfPoisson, and a trace has all of its own.
 std::vector<SweepConfig> PointsOf(const SweepLists& lists);
-// kInvalidArgument: the lists make more points than anybody will measure, and PointsOf would try to hold them all.
+// kInvalidArgument: the lists make more than kMostPoints points.
 absl::Status CheckPointCount(const SweepLists& lists);
 inline constexpr double kMostPoints = 100'000;
 inline constexpr int64_t kRoundsOfClosedLoop = 4, kFewestRequests = 8, kRequestsOfPoisson = 64;
@@ -53,15 +53,12 @@ std::string PointName(const SweepConfig& point);
 // The configuration of a point's job: the point without its load. Points whose jobs are equal can share a launch.
 SweepConfig JobOf(const SweepConfig& point);
 
-// Points that one launch measures, in their order.
-struct SweepLaunch {
-  std::vector<SweepConfig> points;  // never empty
-};
-// Points that follow each other and have equal jobs and repetitions.
+// Points that one launch measures, in their order: points that follow each other and have equal jobs and repetitions.
+using SweepLaunch = std::vector<SweepConfig>;
 std::vector<SweepLaunch> LaunchesOf(const std::vector<SweepConfig>& points);
 
-// The requests of a point's load: the same for all its repetitions. Of those that a duration limits, no more than
-// kMostTimedRequests. Errors are those of the trace, or kInvalidArgument when no request is left.
+// The requests of a point's load, equal for all its repetitions; with a duration at most kMostTimedRequests. Errors:
+// those of the trace; kInvalidArgument if no request is left.
 absl::StatusOr<std::vector<ArrivingRequest>> RequestsOf(const SweepConfig& point);
 inline constexpr int64_t kMostTimedRequests = 100'000;
 

@@ -13,28 +13,86 @@
 #include <initializer_list>
 #include <numeric>
 #include <optional>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/json/json.h"
-#include "common/json/json_input.h"
+#include "common/json/json_fields.h"
 #include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr size_t kMaxLineBytes = 4 << 20;
-constexpr size_t kMaxTextBytes = 64 << 10;
-constexpr int64_t kMaxCount = int64_t{1} << 53;  // exact wherever JSON is read
-constexpr double kMaxNumber = 1e18;
+constexpr IntegerRange kTextBytes = {0, 64 << 10};
+constexpr IntegerRange kCounts = {0, int64_t{1} << 53};  // exact wherever JSON is read
+constexpr NumberRange kNumbers = {0, 1e18};
 
-// The fields of every struct, named once: the writer and the reader both visit them. `Record` is the struct, constant
-// for the writer.
-template <typename Visitor, typename Record>
-void VisitPercentiles(Visitor& visit, Record& p) {
+template <typename Fields, typename Record>
+void VisitPercentiles(Fields& fields, Record& p);
+
+// A record's fields, each of which may be absent: it keeps its default then.
+template <typename Fields>
+class PointFields {
+ public:
+  explicit PointFields(Fields* fields) : fields_(*fields) {}
+
+  template <typename Value>
+  void operator()(const char* name, Value& value) {
+    using Plain = std::remove_const_t<Value>;
+    if constexpr (std::is_same_v<Plain, std::string>) {
+      fields_.Field(name, value, kTextBytes, value);
+    } else if constexpr (std::is_same_v<Plain, int64_t>) {
+      fields_.Field(name, value, kCounts, value);
+    } else if constexpr (std::is_same_v<Value, const double>) {
+      fields_.Field(name, std::isfinite(value) ? value : 0.0);
+    } else if constexpr (std::is_same_v<Plain, double>) {
+      fields_.Field(name, value, kNumbers, value);
+    } else if (!fields_.Has(name, true)) {
+      return;
+    } else if constexpr (std::is_same_v<Plain, Percentiles>) {
+      fields_.Object(name, value, [](auto& inner, auto& percentiles) { VisitPercentiles(inner, percentiles); });
+    } else {
+      fields_.Field(name, value);
+    }
+  }
+
+  // Settings of a job, by their names; the record has no lists.
+  template <typename Value, typename... Rules>
+  void operator()(const JobSetting& setting, Value& value, const Rules&... rules) {
+    using Plain = std::remove_const_t<Value>;
+    if constexpr (std::is_same_v<Plain, EmulatedLink>) {
+      (*this)("link_latency_s", value.latency_s);
+      (*this)("link_bytes_per_s", value.bytes_per_s);
+    } else if constexpr (std::is_enum_v<Plain>) {
+      if (fields_.Has(setting.name, true)) fields_.Field(setting.name, value, rules...);
+    } else if constexpr (std::is_same_v<Plain, std::optional<InstructionSet>>) {
+      std::string name = value.has_value() ? InstructionSetName(*value) : setting.unset;
+      (*this)(setting.name, name);
+      if constexpr (!std::is_const_v<Value>) {
+        value.reset();
+        if (name != setting.unset) fields_.Field(setting.name, value.emplace(), rules...);
+      }
+    } else if constexpr (std::is_same_v<Plain, int64_t>) {
+      fields_.Field(setting.name, value, IntegerRange{0, std::get<0>(std::tie(rules...)).max}, value);
+    } else if constexpr (!std::is_same_v<Plain, std::vector<int64_t>>) {
+      (*this)(setting.name, value);
+    }
+  }
+
+ private:
+  Fields& fields_;
+};
+
+template <typename Fields, typename Record>
+void VisitPercentiles(Fields& fields, Record& p) {
+  PointFields visit(&fields);
   visit("count", p.count);
   visit("mean", p.mean);
   visit("p50", p.p50);
@@ -55,8 +113,9 @@ void VisitSettings(Visitor& visit, Record& c, std::initializer_list<absl::string
 }
 
 // Keys of points are hashes of what this writes, in this order (SweepKey).
-template <typename Visitor, typename Record>
-void VisitConfig(Visitor& visit, Record& c) {
+template <typename Fields, typename Record>
+void VisitConfig(Fields& fields, Record& c) {
+  PointFields visit(&fields);
   visit("model", c.model);
   VisitSettings(visit, c, {"stages", "threads"});
   visit("hosts", c.hosts);
@@ -76,8 +135,9 @@ void VisitConfig(Visitor& visit, Record& c) {
   visit("repetition", c.repetition);
 }
 
-template <typename Visitor, typename Record>
-void VisitOrigin(Visitor& visit, Record& o) {
+template <typename Fields, typename Record>
+void VisitOrigin(Fields& fields, Record& o) {
+  PointFields visit(&fields);
   visit("program_version", o.program_version);
   visit("command", o.command);
   visit("started_at", o.started_at);
@@ -93,8 +153,9 @@ void VisitOrigin(Visitor& visit, Record& o) {
   visit("bf16_dot", o.bf16_dot);
 }
 
-template <typename Visitor, typename Record>
-void VisitStage(Visitor& visit, Record& s) {
+template <typename Fields, typename Record>
+void VisitStage(Fields& fields, Record& s) {
+  PointFields visit(&fields);
   visit("host", s.host);
   visit("rank", s.rank);
   visit("first_layer", s.first_layer);
@@ -114,8 +175,9 @@ void VisitStage(Visitor& visit, Record& s) {
   visit("bubble", s.bubble);
 }
 
-template <typename Visitor, typename Record>
-void VisitResult(Visitor& visit, Record& r) {
+template <typename Fields, typename Record>
+void VisitResult(Fields& fields, Record& r) {
+  PointFields visit(&fields);
   visit("load_s", r.load_s);
   visit("wall_s", r.wall_s);
   visit("requests", r.requests);
@@ -143,8 +205,9 @@ void VisitResult(Visitor& visit, Record& r) {
   visit("relaunches", r.relaunches);
 }
 
-template <typename Visitor, typename Record>
-void VisitPrediction(Visitor& visit, Record& p) {
+template <typename Fields, typename Record>
+void VisitPrediction(Fields& fields, Record& p) {
+  PointFields visit(&fields);
   visit("source", p.source);
   visit("measured_steps", p.measured_steps);
   visit("sequences", p.sequences);
@@ -163,230 +226,49 @@ void VisitPrediction(Visitor& visit, Record& p) {
   visit("bottleneck_is_link", p.bottleneck_is_link);
 }
 
-class FieldWriter {
- public:
-  void operator()(const char* name, const std::string& value) { json[name] = value; }
-  void operator()(const char* name, bool value) { json[name] = value; }
-  void operator()(const char* name, int64_t value, int64_t = 0) { json[name] = value; }
-  void operator()(const char* name, uint64_t value) { json[name] = value; }
-  void operator()(const char* name, double value) { json[name] = std::isfinite(value) ? value : 0.0; }
-  void operator()(const char* name, const Percentiles& value) {
-    FieldWriter inner;
-    VisitPercentiles(inner, value);
-    json[name] = std::move(inner.json);
-  }
-
-  // Settings of a job, by their names.
-  template <typename Value>
-  void operator()(const JobSetting& setting, const Value& value) {
-    (*this)(setting.name, value);
-  }
-  template <typename Value, typename Range>
-  void operator()(const JobSetting& setting, const Value& value, const Range&) {
-    (*this)(setting.name, value);
-  }
-  template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& setting, Enum value, const NamedValue<Enum> (&names)[kCount]) {
-    json[setting.name] = NameOf(names, value);
-  }
-  template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& setting, std::optional<Enum> value, const NamedValue<Enum> (&names)[kCount]) {
-    json[setting.name] = value.has_value() ? NameOf(names, *value) : setting.unset;
-  }
-  void operator()(const JobSetting&, const std::vector<int64_t>&, IntegerRange) {}  // the record has no lists
-  void operator()(const JobSetting&, const EmulatedLink& link) {
-    json["link_latency_s"] = link.latency_s;
-    json["link_bytes_per_s"] = link.bytes_per_s;
-  }
-
-  Json json = Json::object();
-};
-
-// Reads the fields of one object. The first error stays; after it nothing changes.
-class FieldReader {
- public:
-  FieldReader(std::string path, const Json& object, absl::Status* status)
-      : path_(std::move(path)), object_(object), status_(*status) {
-    if (!object.is_object()) Fail("", "an object", object.type_name());
-  }
-
-  void operator()(const char* name, std::string& value) {
-    const Json* found = Find(name);
-    if (found == nullptr) return;
-    if (!found->is_string()) return Fail(name, "a text", found->type_name());
-    const std::string& text = found->get_ref<const std::string&>();
-    if (text.size() > kMaxTextBytes) {
-      return Fail(name, absl::StrCat("at most ", kMaxTextBytes, " bytes"), absl::StrCat(text.size()));
-    }
-    value = text;
-  }
-  void operator()(const char* name, bool& value) {
-    const Json* found = Find(name);
-    if (found == nullptr) return;
-    if (!found->is_boolean()) return Fail(name, "true or false", found->type_name());
-    value = found->get<bool>();
-  }
-  void operator()(const char* name, int64_t& value, int64_t most = kMaxCount) {
-    Take(name, value, absl::StrCat("an integer from 0 to ", most), [most](const Json& found) {
-      return found.is_number_unsigned() && found.get<uint64_t>() <= static_cast<uint64_t>(most);
-    });
-  }
-  void operator()(const char* name, uint64_t& value) {
-    Take(name, value, "an integer from 0", [](const Json& found) { return found.is_number_unsigned(); });
-  }
-  void operator()(const char* name, double& value) {
-    Take(name, value, absl::StrCat("a number from 0 to ", kMaxNumber), [](const Json& found) {
-      return found.is_number() && found.get<double>() >= 0 && found.get<double>() <= kMaxNumber;
-    });
-  }
-  void operator()(const char* name, Percentiles& value) {
-    const Json* found = Find(name);
-    if (found == nullptr) return;
-    FieldReader inner(absl::StrCat(path_, name, "."), *found, &status_);
-    VisitPercentiles(inner, value);
-  }
-
-  template <typename Value>
-  void operator()(const JobSetting& setting, Value& value) {
-    (*this)(setting.name, value);
-  }
-  template <typename Value, typename Range>
-  void operator()(const JobSetting& setting, Value& value, const Range&) {
-    (*this)(setting.name, value);
-  }
-  void operator()(const JobSetting& setting, int64_t& value, IntegerRange range) {
-    (*this)(setting.name, value, range.max);
-  }
-  template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& setting, Enum& value, const NamedValue<Enum> (&names)[kCount]) {
-    std::string name = NameOf(names, value);
-    (*this)(setting.name, name);
-    const absl::StatusOr<Enum> known = ParseName(names, setting.name, name);
-    if (known.ok()) {
-      value = *known;
-    } else {
-      Fail(setting.name, absl::StrCat("one of ", NamesIn(names)), absl::StrCat("'", CutText(name), "'"));
-    }
-  }
-  template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& setting, std::optional<Enum>& value, const NamedValue<Enum> (&names)[kCount]) {
-    std::string name = setting.unset;
-    (*this)(setting.name, name);
-    value.reset();
-    if (name != setting.unset) (*this)(setting, value.emplace(), names);
-  }
-  void operator()(const JobSetting&, std::vector<int64_t>&, IntegerRange) {}
-  void operator()(const JobSetting&, EmulatedLink& link) {
-    (*this)("link_latency_s", link.latency_s);
-    (*this)("link_bytes_per_s", link.bytes_per_s);
-  }
-
-  void Fail(absl::string_view name, absl::string_view expected, absl::string_view found) {
-    if (!status_.ok()) return;
-    const std::string where =
-        path_.empty() || !name.empty() ? absl::StrCat(path_, name) : path_.substr(0, path_.size() - 1);
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat(where.empty() ? "the line" : where, ": expected ", expected, ", found ", found));
-  }
-  const Json* Find(const char* name) const {
-    if (!status_.ok() || !object_.is_object()) return nullptr;
-    const auto found = object_.find(name);
-    return found == object_.end() ? nullptr : &*found;
-  }
-
- private:
-  template <typename Value, typename Fits>
-  void Take(const char* name, Value& value, const std::string& expected, const Fits& fits) {
-    const Json* found = Find(name);
-    if (found == nullptr) return;
-    if (!fits(*found)) return Fail(name, expected, Shown(*found));
-    value = found->get<Value>();
-  }
-  // What is nested is only named.
-  static std::string Shown(const Json& value) {
-    return value.is_number() ? CompactJson(value) : std::string(value.type_name());
-  }
-
-  const std::string path_;
-  const Json& object_;
-  absl::Status& status_;
-};
-
-// `fields` writes them.
-template <typename Fields>
-Json Written(const Fields& fields) {
-  FieldWriter writer;
-  fields(writer);
-  return std::move(writer.json);
-}
-
 Json ConfigJson(const SweepConfig& config) {
-  return Written([&](FieldWriter& writer) { VisitConfig(writer, config); });
+  Json json = Json::object();
+  JsonWriter fields(&json);
+  VisitConfig(fields, config);
+  return json;
 }
 
-void ReadStages(const Json& list, SweepPoint* point, absl::Status* status) {
-  if (!list.is_array() || list.size() > static_cast<size_t>(JobLimits::kStages.range.max)) {
-    *status = absl::InvalidArgumentError(
-        absl::StrCat("stages: expected a list of at most ", JobLimits::kStages.range.max, " objects, found ",
-                     list.is_array() ? absl::StrCat(list.size()) : std::string(list.type_name())));
-    return;
-  }
-  for (const Json& entry : list) {
-    FieldReader reader(absl::StrCat("stages[", point->stages.size(), "]."), entry, status);
-    VisitStage(reader, point->stages.emplace_back());
-    if (!status->ok()) return;
-  }
+// All of a point that follows its key.
+template <typename Fields, typename Point>
+void VisitPoint(Fields& fields, Point& point) {
+  PointFields visit(&fields);
+  visit("simulated", point.simulated);
+  visit("error", point.error);
+  fields.Object("config", point.config, [](auto& f, auto& x) { VisitConfig(f, x); });
+  if (fields.Has("origin", true)) fields.Object("origin", point.origin, [](auto& f, auto& x) { VisitOrigin(f, x); });
+  if (fields.Has("result", true)) fields.Object("result", point.result, [](auto& f, auto& x) { VisitResult(f, x); });
+  fields.Objects("stages", point.stages, [](auto& f, auto& x) { VisitStage(f, x); });
+  fields.Object("prediction", point.prediction, [](auto& f, auto& x) { VisitPrediction(f, x); });
 }
 
 absl::StatusOr<SweepPoint> ReadPoint(const Json& document) {
   absl::Status status;
   SweepPoint point;
-  FieldReader top("", document, &status);
-  int64_t version = -1;
-  top("version", version);
-  RETURN_IF_ERROR(status);
-  if (version != kSweepPointVersion) {
-    return absl::InvalidArgumentError(absl::StrCat("version: expected ", kSweepPointVersion, ", found ",
-                                                   version < 0 ? "none" : absl::StrCat(version)));
-  }
-  const Json* config = top.Find("config");
-  if (config == nullptr) return absl::InvalidArgumentError("config: expected an object, found none");
-  FieldReader config_reader("config.", *config, &status);
-  VisitConfig(config_reader, point.config);
+  JsonReader fields("", "", document, &status);
+  int64_t version = 0;
+  fields.Field("version", version, {kSweepPointVersion, kSweepPointVersion});
   std::string key;
-  top("key", key);
-  top("simulated", point.simulated);
-  top("error", point.error);
-  const auto read = [&](const char* name, const auto& fields) {
-    const Json* found = top.Find(name);
-    if (found == nullptr) return;
-    FieldReader reader(absl::StrCat(name, "."), *found, &status);
-    fields(reader);
-  };
-  read("origin", [&](FieldReader& reader) { VisitOrigin(reader, point.origin); });
-  read("result", [&](FieldReader& reader) { VisitResult(reader, point.result); });
-  if (const Json* stages = top.Find("stages"); stages != nullptr) ReadStages(*stages, &point, &status);
-  read("prediction", [&](FieldReader& reader) { VisitPrediction(reader, point.prediction.emplace()); });
-  RETURN_IF_ERROR(status);
-  if (const std::string expected = SweepKey(point.config); key != expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("key: expected ", expected, ", that of this configuration, found \"", key.substr(0, 32), "\""));
+  fields.Field("key", key, kTextBytes, key);
+  const Json* stages = fields.Find("stages", /*required=*/false);
+  if (stages != nullptr && stages->size() > static_cast<size_t>(JobLimits::kStages.range.max)) {
+    fields.Fail("stages", absl::StrCat("a list of at most ", JobLimits::kStages.range.max, " objects"),
+                absl::StrCat(stages->size()));
   }
+  RETURN_IF_ERROR(status);
+  VisitPoint(fields, point);
+  const std::string expected = SweepKey(point.config);
+  if (key != expected) fields.Fail("key", absl::StrCat(expected, ", that of this configuration"), ShownText(key));
+  RETURN_IF_ERROR(status);
   return point;
 }
 
 std::string ErrorText(absl::string_view what, const std::string& path) {
   return absl::StrCat("cannot ", what, " '", path, "': ", std::strerror(errno));
-}
-
-absl::Status WriteAll(int descriptor, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return absl::DataLossError(std::strerror(errno));
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -421,18 +303,8 @@ std::string SweepKey(const SweepConfig& config) {
 
 std::string SweepPointLine(const SweepPoint& point) {
   Json json = {{"version", kSweepPointVersion}, {"key", SweepKey(point.config)}};
-  json["simulated"] = point.simulated;
-  json["error"] = point.error;
-  json["config"] = ConfigJson(point.config);
-  json["origin"] = Written([&](FieldWriter& writer) { VisitOrigin(writer, point.origin); });
-  json["result"] = Written([&](FieldWriter& writer) { VisitResult(writer, point.result); });
-  json["stages"] = Json::array();
-  for (const SweepStage& stage : point.stages) {
-    json["stages"].push_back(Written([&](FieldWriter& writer) { VisitStage(writer, stage); }));
-  }
-  if (point.prediction.has_value()) {
-    json["prediction"] = Written([&](FieldWriter& writer) { VisitPrediction(writer, *point.prediction); });
-  }
+  JsonWriter fields(&json);
+  VisitPoint(fields, point);
   return CompactJson(json) + "\n";
 }
 
@@ -497,7 +369,7 @@ absl::Status SweepFile::EndLastLine() {
     return absl::DataLossError(ErrorText("read", path_));
   }
   if (last == '\n') return absl::OkStatus();
-  if (!records.cut) return WriteAll(descriptor_, "\n");  // a whole line without its end
+  if (!records.cut) return Write("\n");  // a whole line without its end
   off_t size = info.st_size;
   for (char c = 0; size > 0; --size) {
     if (pread(descriptor_, &c, 1, size - 1) != 1) return absl::DataLossError(ErrorText("read", path_));
@@ -507,10 +379,12 @@ absl::Status SweepFile::EndLastLine() {
   return absl::OkStatus();
 }
 
+absl::Status SweepFile::Write(absl::string_view text) {
+  return WriteFully(descriptor_, text) ? absl::OkStatus() : absl::DataLossError(ErrorText("write", path_));
+}
+
 absl::Status SweepFile::Append(const SweepPoint& point) {
-  if (absl::Status status = WriteAll(descriptor_, SweepPointLine(point)); !status.ok()) {
-    return absl::DataLossError(absl::StrCat("cannot write '", path_, "': ", status.message()));
-  }
+  RETURN_IF_ERROR(Write(SweepPointLine(point)));
   // A file system without it (a pipe, some network mounts) has nothing better to offer.
   if (fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) {
     return absl::DataLossError(ErrorText("write", path_));

@@ -188,6 +188,7 @@ class SweepFile {
 
  private:
   SweepFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  absl::Status Write(absl::string_view text);
   absl::Status EndLastLine();
 
   const std::string path_;

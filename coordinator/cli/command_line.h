@@ -3,6 +3,7 @@
 
 // From argv to a verb with its options.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,11 @@ class CommandLine {
   std::string output_;
   std::string error_;
 };
+
+// Runs a verb of a joined world: the engine on the calling (main) thread, the verb on another, a socket between them.
+// Ends the world: in order if both succeed, else by aborting with the verb's exit code. `verb` gets the descriptor of
+// its end of the socket, owns it, and returns its exit code. It is not called if the world is invalid.
+int RunInWorld(int* argc, char*** argv, const std::function<int(int descriptor)>& verb);
 
 }  // namespace stagecoach
 

@@ -1,4 +1,4 @@
-// The verb manual writes the manual pages, of which the build makes those that are installed.
+// The verb manual writes the manual pages; the build installs them.
 
 #include "coordinator/cli/command_table.h"
 
@@ -103,7 +103,7 @@ void AddOptionSections(const Command& command, std::vector<ManualSection>* secti
   for (ManualSection& group : groups) sections->push_back(std::move(group));
 }
 
-// Of all verbs, with what is said of this one.
+// The exit codes of all verbs, with this verb's own meanings.
 ManualSection ExitStatus(const Command& command) {
   ManualSection section;
   section.title = "Exit status";

@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_COMMAND_TABLE_H_
 #define STAGECOACH_COORDINATOR_CLI_COMMAND_TABLE_H_
 
-// What the command line offers, read out of the tables that it is parsed by. Manual pages and shell completion are made
-// from this, so that every verb has both, and neither says anything else than --help. Hidden verbs and options are not
-// in it.
+// Describes the command line from the tables it is parsed by. Manual pages and shell completion are generated from
+// this, so every verb has both, and they agree with --help. Hidden verbs and options are left out.
 
 #include <string>
 #include <vector>
@@ -32,7 +31,7 @@ struct CommandOption {
   bool required = false;
 };
 
-// The program, a verb, or what stands below a verb.
+// The program, a verb, or a command of a verb.
 struct Command {
   std::vector<std::string> words;  // "coordinator", "generate"
   std::string summary;
@@ -52,8 +51,8 @@ enum class Shell { kBash, kZsh, kFish };
 
 inline constexpr NamedValue<Shell> kShells[] = {{Shell::kBash, "bash"}, {Shell::kZsh, "zsh"}, {Shell::kFish, "fish"}};
 
-// A script that teaches the shell the program's commands, options and their values: names of choices, files and
-// directories where an option takes those, nothing where it takes a number or words of the user's own.
+// A script that completes commands, options and their values in a shell: choices, files and directories; nothing for
+// numbers and free text.
 std::string CompletionScript(Shell shell, const Command& program);
 
 }  // namespace stagecoach

@@ -21,7 +21,7 @@
 #include "coordinator/front/model_file.h"
 #include "coordinator/session/cluster_run.h"
 #include "coordinator/text/chat/chat_format.h"
-#include "coordinator/text/output/output_format.h"
+#include "coordinator/text/output/output_parser.h"
 
 namespace stagecoach {
 namespace {
@@ -212,7 +212,7 @@ absl::Status GenerateVerb::SubmitMore() {
     const absl::Span<const TokenId> end = model_.tokenizer->end_of_generation();
     if (!sampling_options_.ignore_eos) request.stop_tokens.assign(end.begin(), end.end());
     const absl::StatusOr<RequestId> id = cluster_->Submit(std::move(request));
-    if (absl::IsOutOfRange(id.status())) {  // said at the end, when the others have their answers
+    if (absl::IsOutOfRange(id.status())) {  // reported at the end, when the others have their answers
       SessionEvent refused;
       refused.finished.emplace();
       refused.finished->set_reason(pb::RequestFinished::REASON_REJECTED);
@@ -300,7 +300,7 @@ void GenerateVerb::NoteThoughts() const {
   }
 }
 
-// Ends the job and prints what is left to print, also after a failure: what was produced so far is never lost.
+// Ends the job and prints the remaining output, also after a failure: no output is lost.
 absl::Status GenerateVerb::Report(absl::Status status) {
   for (Answer& answer : answers_) {
     if (answer.completion.finished()) continue;

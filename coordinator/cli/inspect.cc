@@ -36,12 +36,6 @@ bool TypeSupported(uint32_t id) {
   return info != nullptr && info->supported;
 }
 
-uint64_t Elements(const GgufTensor& tensor) {
-  uint64_t elements = 1;
-  for (int64_t dim : tensor.dims) elements *= static_cast<uint64_t>(dim);
-  return elements;
-}
-
 double BitsPerWeight(uint64_t bytes, uint64_t elements) {
   return elements == 0 ? 0 : static_cast<double>(bytes) * 8 / static_cast<double>(elements);
 }
@@ -108,7 +102,7 @@ bool HasTokenizer(const GgufMetadata& metadata) {
   return model.ok() && *model != "no_vocab";
 }
 
-// Why the file's chat template, or that for tools, cannot be used; empty where it can be, or there is none.
+// Why the file's chat template, or its template for tools, cannot be used; empty if it can be, or there is none.
 std::string TemplateFault(const GgufMetadata& metadata) {
   for (const bool with_tools : {false, true}) {
     const absl::StatusOr<ChatTemplateSource> source = ChooseChatTemplate({}, metadata, with_tools);
@@ -143,14 +137,15 @@ Json TokenizerJson(const GgufFile& file) {
 
 Json SamplingJson(const GgufMetadata& metadata) {
   Json json = Json::object();
-  for (const char* name : {"temp", "top_k", "top_p", "min_p", "penalty_repeat", "penalty_last_n"}) {
-    const std::string key = absl::StrCat("general.sampling.", name);
+  VisitSampling([&](const SamplingSetting& setting, auto...) {
+    if (setting.file_key == nullptr) return;
+    const std::string key = absl::StrCat("general.sampling.", setting.file_key);
     if (absl::StatusOr<double> number = metadata.GetFloat(key); number.ok()) {
-      json[name] = FloatJson(static_cast<float>(*number));
+      json[setting.file_key] = FloatJson(static_cast<float>(*number));
     } else if (absl::StatusOr<int64_t> integer = metadata.GetInt(key); integer.ok()) {
-      json[name] = *integer;
+      json[setting.file_key] = *integer;
     }
-  }
+  });
   return json;
 }
 
@@ -159,7 +154,7 @@ Json TypesJson(const GgufFile& file) {
   for (const GgufTensor& tensor : file.tensors()) {
     TypeUse& use = uses[tensor.type_id];
     ++use.tensors;
-    use.elements += Elements(tensor);
+    use.elements += tensor.elements();
     use.bytes += tensor.bytes;
   }
   Json list = Json::array();
@@ -201,17 +196,16 @@ void AddChecks(const GgufFile& file, const std::vector<CheckedTensor>& checked, 
 Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
   const GgufMetadata& metadata = file->metadata();
   const std::string architecture = metadata.GetStringOr("general.architecture", "").value_or("");
-  uint64_t parameters = 0, tensor_bytes = 0, file_bytes = 0;
+  uint64_t parameters = 0, tensor_bytes = 0;
   for (const GgufTensor& tensor : file->tensors()) {
-    parameters += Elements(tensor);
+    parameters += tensor.elements();
     tensor_bytes += tensor.bytes;
   }
-  for (const FileFingerprint& fingerprint : file->fingerprints()) file_bytes += fingerprint.size_bytes;
   Json json;
   json["path"] = file->path();
   json["gguf_version"] = file->version();
   json["shards"] = file->shard_paths().size();
-  json["file_bytes"] = file_bytes;
+  json["file_bytes"] = TotalBytes(file->fingerprints());
   json["architecture"] = architecture.empty() ? Json(nullptr) : Json(architecture);
   json["name"] = StringOrNull(metadata, "general.name");
   json["parameters"] = parameters;

@@ -1,8 +1,6 @@
 // The life of rank 0 in an MPI world: as the engine of a job that a front launched (the verb `engine`, not for users),
 // or with a verb beside it.
 
-#include "coordinator/cli/rank_zero.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -24,6 +22,7 @@
 #include "common/transport/mpi/mpi_endpoint.h"
 #include "common/wire/handshake.h"
 #include "coordinator/channel/engine_channel.h"
+#include "coordinator/cli/command_line.h"
 #include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/signals.h"
@@ -195,7 +194,7 @@ int RunInWorld(int* argc, char*** argv, const std::function<int(int descriptor)>
   front.join();
   if (engine.ok()) return exit_code;  // MPI_Finalize with `world`
   LogVerbose(absl::StrCat("engine: ", engine.message()));
-  // A launcher that is told to end drops what a rank printed last, if that rank ends before it was read.
+  // A launcher that is being terminated drops a rank's last output if the rank ends before it is read.
   if (SignalWatch::Get().terminated()) absl::SleepFor(absl::Milliseconds(500));
   // MPI ends a job with codes of 1 to 125 only.
   world->Abort(std::clamp(exit_code == 0 ? static_cast<int>(ExitCode::kLaunch) : exit_code, 1, 125));

@@ -18,8 +18,6 @@
 #include "coordinator/cli/options/sampling_options.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/signals.h"
-#include "coordinator/launch/launch_plan.h"
 #include "coordinator/serve/api/served_model.h"
 #include "coordinator/serve/http/http_server.h"
 #include "coordinator/serve/service/opened_model.h"
@@ -45,27 +43,24 @@ std::vector<std::string> Words(const std::string& list) {
 }
 
 struct ServeOptions {
-  std::string host = "127.0.0.1";
-  int64_t port = 8080;
+  HttpServerOptions http;
+  ServingOptions serving;
   std::string names;  // separated by commas, as are hosts and origins
   std::string key_file;
   std::string allowed_hosts, cors_origins;
   ChatTemplateOptions chat_template;
   std::string reasoning_format = "auto", reasoning_field = "reasoning_content";
-  int64_t max_queued_requests = 128, max_queued_tokens = 1 << 20;
   double queue_timeout_s = 600, request_timeout_s = 0, ping_interval_s = 15, drain_timeout_s = 30;
-  double slo_ttft_s = 0;
   uint64_t max_body_bytes = 8 << 20;
-  bool cache_shared = false;
   std::string access_log, prompt_log;
   std::string metrics_compat = "none";
-  bool metrics_key = false;
 };
 
 void AddServiceGroup(CLI::App* app, ServeOptions* o) {
   const HelpGroup group(app, "Service");
-  AddText(app, "--host", &o->host, "ADDRESS", "the address or name to listen on; 0.0.0.0 or [::]: all of this machine");
-  AddInteger(app, "--port", &o->port, {0, 65535}, "0: any that is free, which is printed");
+  AddText(app, "--host", &o->http.host, "ADDRESS",
+          "the address or name to listen on; 0.0.0.0 or [::]: all of this machine");
+  AddInteger(app, "--port", &o->http.port, {0, 65535}, "0: any that is free, which is printed");
   AddText(app, "--served-model-name", &o->names, "NAMES",
           "names of the model, separated by commas, of which the first is shown; requests must use one of them "
           "(otherwise it is the file's name, and requests may call it anything)");
@@ -81,19 +76,19 @@ void AddServiceGroup(CLI::App* app, ServeOptions* o) {
   AddChoice(app, "--reasoning-field", &o->reasoning_field, {"reasoning_content", "reasoning", "both"},
             "the field of an answer that has it");
   AddText(app, "--access-log", &o->access_log, "FILE", "append one JSON line a request; never what it said");
-  AddFlag(app, "--cache-shared", &o->cache_shared,
+  AddFlag(app, "--cache-shared", &o->serving.calls.cache_shared,
           "keys find the beginnings of each other's prompts in the prefix cache, and can tell");
   AddText(app, "--log-prompts", &o->prompt_log, "FILE", "append what was asked and answered, as JSON lines");
   AddChoice(app, "--metrics-compat", &o->metrics_compat, {"none", "vllm"},
             "vllm: the most important metrics under vLLM's names too");
-  AddFlag(app, "--metrics-key", &o->metrics_key, "/metrics needs a key, too");
+  AddFlag(app, "--metrics-key", &o->serving.metrics_need_key, "/metrics needs a key, too");
 }
 
 void AddLimitsGroup(CLI::App* app, ServeOptions* o) {
   const HelpGroup group(app, "Limits of the service");
-  AddInteger(app, "--max-num-queued-reqs", &o->max_queued_requests, {1, 1'000'000},
+  AddInteger(app, "--max-num-queued-reqs", &o->serving.calls.queue.requests, {1, 1'000'000},
              "requests that wait for their first token; beyond: 429");
-  AddInteger(app, "--max-num-queued-tokens", &o->max_queued_tokens, {1, int64_t{1} << 40},
+  AddInteger(app, "--max-num-queued-tokens", &o->serving.calls.queue.tokens, {1, int64_t{1} << 40},
              "tokens of their prompts, together");
   AddDuration(app, "--queue-timeout", &o->queue_timeout_s, kTimeoutS,
               "until a request's first token, such as 90s or 10m; beyond: 504. 0: any time", "10m");
@@ -103,7 +98,7 @@ void AddLimitsGroup(CLI::App* app, ServeOptions* o) {
               "between signs of life in a stream that has nothing to say. 0: none", "15s");
   AddDuration(app, "--drain-timeout", &o->drain_timeout_s, kTimeoutS,
               "for answers to end after SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second signal ends at once", "30s");
-  AddDuration(app, "--slo-ttft", &o->slo_ttft_s, kTimeoutS,
+  AddDuration(app, "--slo-ttft", &o->serving.facts.slo_ttft_s, kTimeoutS,
               "wanted time to the first token: counted in the metrics, changes nothing");
   AddBytes(app, "--max-body", &o->max_body_bytes,
            "most bytes of a request, such as 512K or 8M; at most 2G, and of those for tokens and texts 4M", "8M");
@@ -114,20 +109,18 @@ absl::Duration OrNever(double seconds) { return seconds == 0 ? absl::InfiniteDur
 absl::StatusOr<std::shared_ptr<LineLog>> OpenLog(const char* option, const std::string& path, bool secret) {
   if (path.empty()) return nullptr;
   absl::StatusOr<std::unique_ptr<LineLog>> log = LineLog::Open(path, secret);
-  if (!log.ok()) return OfOption(option, log.status());
+  if (!log.ok()) return OptionError(option, log.status());
   return std::shared_ptr<LineLog>(*std::move(log));
 }
 
-// What the server is told; reads the keys: those of the file, and the one in STAGECOACH_API_KEY, which is called
+// The server's options. Reads the keys: those of the file, and the one in STAGECOACH_API_KEY, which is called
 // "default".
 absl::StatusOr<HttpServerOptions> MakeHttpOptions(const ServeOptions& options) {
   if (options.max_body_bytes > kMostBodyBytes) {
     return UsageError(absl::StrCat("--max-body: ", options.max_body_bytes, " is out of range, expected at most ",
                                    kMostBodyBytes, " (2G)"));
   }
-  HttpServerOptions http;
-  http.host = options.host;
-  http.port = static_cast<int>(options.port);
+  HttpServerOptions http = options.http;
   http.allowed_hosts = Words(options.allowed_hosts);
   http.cors_origins = Words(options.cors_origins);
   http.sse_ping_interval = OrNever(options.ping_interval_s);
@@ -136,7 +129,7 @@ absl::StatusOr<HttpServerOptions> MakeHttpOptions(const ServeOptions& options) {
   ApiKeys keys;
   if (!options.key_file.empty()) {
     absl::StatusOr<ApiKeys> read = ApiKeys::Read(options.key_file);
-    if (!read.ok()) return OfOption("--api-key-file", read.status());
+    if (!read.ok()) return OptionError("--api-key-file", read.status());
     keys = *std::move(read);
   }
   const char* key = std::getenv(kKeyVariable);
@@ -145,14 +138,14 @@ absl::StatusOr<HttpServerOptions> MakeHttpOptions(const ServeOptions& options) {
     one.name = "default";
     one.key = key;
     if (const absl::Status added = keys.Add(std::move(one)); !added.ok()) {
-      return OfOption(kKeyVariable, added, ExitCode::kUsage);
+      return OptionError(kKeyVariable, added, ExitCode::kUsage);
     }
   }
   if (!keys.empty()) http.keys = std::make_shared<const ApiKeys>(std::move(keys));
   return http;
 }
 
-// What the service is told; opens the logs. `model`: gets what the options say of it.
+// The service's options; opens the logs. Sets the fields of `model` that the options determine.
 absl::StatusOr<ServingOptions> MakeServingOptions(const ServeOptions& options, int64_t max_num_seqs,
                                                   ServedModel* model) {
   if (!options.names.empty()) {
@@ -170,27 +163,22 @@ absl::StatusOr<ServingOptions> MakeServingOptions(const ServeOptions& options, i
   model->reasoning.as_reasoning_content = options.reasoning_field != "reasoning";
   model->reasoning.as_reasoning = options.reasoning_field != "reasoning_content";
 
-  ServingOptions serving;
-  serving.calls.queue.requests = options.max_queued_requests;
-  serving.calls.queue.tokens = options.max_queued_tokens;
+  ServingOptions serving = options.serving;
   serving.calls.queue_timeout = OrNever(options.queue_timeout_s);
   serving.calls.request_timeout = OrNever(options.request_timeout_s);
-  serving.calls.cache_shared = options.cache_shared;
   serving.calls.max_choices = static_cast<int>(std::min<int64_t>(max_num_seqs, kMostChoices));
   ASSIGN_OR_RETURN(serving.calls.access_log, OpenLog("--access-log", options.access_log, /*secret=*/false));
   ASSIGN_OR_RETURN(serving.calls.prompt_log, OpenLog("--log-prompts", options.prompt_log, /*secret=*/true));
   serving.drain_timeout = absl::Seconds(options.drain_timeout_s);
-  serving.metrics_need_key = options.metrics_key;
   serving.facts.version = kProgramVersion;
   serving.facts.model = model->names.front();
   serving.facts.start_time_s = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   serving.facts.vllm_names = options.metrics_compat == "vllm";
-  serving.facts.slo_ttft_s = options.slo_ttft_s;
   return serving;
 }
 
-// The options' messages speak of the one that other verbs have.
-absl::Status OfHostList(const absl::Status& status) {
+// The messages name the option of other verbs.
+absl::Status HostListError(const absl::Status& status) {
   std::string message = absl::StrReplaceAll(status.message(), {{"--host:", "--hosts:"}, {"`hosts`", "--hosts"}});
   return WithExitCode(absl::Status(status.code(), message), ExitCodeOf(status));
 }
@@ -222,7 +210,7 @@ class ServeVerb : public Verb {
     ASSIGN_OR_RETURN(model_, OpenServedModel(cluster_options_.model, cluster_options_.q2_layout, choice));
     absl::StatusOr<LaunchOptions> launch =
         MakeLaunchOptions(cluster_options_, model_->front.description->hyper, context);
-    if (!launch.ok()) return OfHostList(launch.status());
+    if (!launch.ok()) return HostListError(launch.status());
     if (cluster_options_.dry_run) return PrintLaunch(*launch);
     ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Listen());
     return Serve(service.get(), *std::move(launch), context);
@@ -233,7 +221,8 @@ class ServeVerb : public Verb {
     ServedModel served = model_->Served();
     served.sampling = ResolveSampling(sampling_options_, model_->front.metadata());
     // What clients of this API count on where neither they nor the file say otherwise.
-    if (!sampling_options_.temperature.has_value() && !model_->front.metadata().Has("general.sampling.temp")) {
+    if (!sampling_options_[&SamplingParams::temperature].has_value() &&
+        !model_->front.metadata().Has("general.sampling.temp")) {
       served.sampling.temperature = 1;
     }
     served.ignore_eos = sampling_options_.ignore_eos;
@@ -252,8 +241,8 @@ class ServeVerb : public Verb {
         Service::Listen(std::move(http), std::move(serving), std::move(served));
     if (!service.ok()) return WithExitCode(service.status(), ExitCode::kUsage);
     const std::string listens = absl::StrCat("listening on ", (*service)->server().address(), "; the model loads");
-    if (serve_options_.port == 0) {
-      LogError(listens);  // with -q too: nobody could know the port otherwise
+    if (serve_options_.http.port == 0) {
+      LogError(listens);  // with -q too: the port is not known otherwise
     } else {
       LogInfo(listens);
     }

@@ -28,7 +28,7 @@ std::string OptionNames(const Command& command) {
 
 // ---- bash --------------------------------------------------------------------------------------------------------
 
-// What stands below is not in need of the package bash-completion. Of "--policy=decode" bash makes three words.
+// Does not need the package bash-completion. Bash splits "--policy=decode" into three words.
 constexpr char kBashBegin[] = R"(_coordinator() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
   if [ "$word" = = ]; then

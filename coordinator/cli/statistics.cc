@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/json/json_value.h"
 #include "common/wire/job_proto.h"
@@ -65,7 +66,7 @@ std::string StatisticsText(const RunSummary& summary) {
   if (summary.job.has_value()) {
     absl::StrAppendFormat(&text, "bubble       %.1f %% of the stages' time, floor for this work %.1f %%\n",
                           100 * summary.job->bubble(), 100 * summary.job->bubble_floor());
-    // The bubble alone rewards many small passes, each of which reads all weights again.
+    // The bubble alone rewards many small passes, and each pass reads all weights again.
     absl::StrAppendFormat(&text,
                           "efficiency   %.1f rows a pass over the weights; where sequences decode, %.1f of them\n",
                           RowsAPass(*summary.job), DecodeRowsAPass(*summary.job));

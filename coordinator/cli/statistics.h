@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_STATISTICS_H_
 #define STAGECOACH_COORDINATOR_CLI_STATISTICS_H_
 
-// What a run tells its user about itself at its end.
+// The statistics that a run prints at its end.
 
 #include <string>
 
@@ -13,7 +13,7 @@ namespace stagecoach {
 // The lines for stderr, ending in a newline.
 std::string StatisticsText(const RunSummary& summary);
 
-// StatisticsText on stderr, unless -q; nothing for a run in which nothing ran.
+// Prints StatisticsText on stderr, unless -q or no request ran.
 void PrintStatistics(const RunSummary& summary);
 
 Json TimingsJson(const RunSummary& summary);

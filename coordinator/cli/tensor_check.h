@@ -16,8 +16,8 @@ struct CheckedTensor {
   std::optional<TensorDamage> damage;  // the first that was found
 };
 
-// Reads every tensor, on all cores, and looks for damage. One result a tensor, in the order of file.tensors(). Errors
-// are those of reading.
+// Reads every tensor, on all cores, and checks it for damage. One result per tensor, in the order of file.tensors().
+// Errors: those of reading.
 absl::StatusOr<std::vector<CheckedTensor>> CheckTensors(const GgufFile& file);
 
 // How many of them are damaged.

@@ -6,7 +6,6 @@
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/json/json.h"
-#include "common/json/json_input.h"
 #include "common/json/json_value.h"
 #include "coordinator/cli/options/cluster_options.h"
 #include "coordinator/cli/options/option_values.h"
@@ -28,7 +27,7 @@ class TokenizeVerb : public Verb {
     AddModelFileOptions(app, &options_);
     AddPromptOptions(app, &input_, "the text; of several, each gives one line");
     AddFlag(app, "--no-special", &no_special_, "control tokens written in the text stay text");
-    AddFlag(app, "--no-bos", &no_bos_, "without the tokens that the vocabulary adds by itself");
+    AddFlag(app, "--no-bos", &no_bos_, "without the tokens that the vocabulary adds by default");
     AddChoice(app, "--output", &output_, {"text", "json"}, "json: an object with ids and pieces for each text");
   }
 

@@ -2,7 +2,6 @@
 
 #include "CLI/App.hpp"
 #include "absl/strings/str_format.h"
-#include "common/base/status_macros.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "coordinator/cli/options/option_values.h"
@@ -20,17 +19,6 @@ constexpr const char* kStateNames[kStageStates] = {"compute", "send", "wait upst
 constexpr const char* kStateKeys[kStageStates] = {"compute_us", "send_us", "wait_upstream_us", "wait_downstream_us",
                                                   "idle_us"};
 
-struct Cause {
-  const char* name;
-  const char* key;
-  double BubbleCauses::*share;
-};
-constexpr Cause kCauses[] = {{"too few sequences", "too_few_sequences", &BubbleCauses::few_sequences},
-                             {"imbalance", "imbalance", &BubbleCauses::imbalance},
-                             {"fill and drain", "fill_and_drain", &BubbleCauses::fill_drain},
-                             {"hop", "hop", &BubbleCauses::hop},
-                             {"coordinator", "coordinator", &BubbleCauses::coordinator}};
-
 std::string SecondsText(int64_t us) { return absl::StrFormat("%d.%06d", us / 1000000, us % 1000000); }
 std::string ShareText(double share) { return absl::StrFormat("%.1f %%", 100 * share); }
 
@@ -42,7 +30,7 @@ std::string StagesText(const TraceJob& job, const TraceSummary& summary) {
   for (int s = 0; s < job.stages(); ++s) {
     const TraceStage& stage = job.header.stages[static_cast<size_t>(s)];
     const StageClock& clock = job.clocks[static_cast<size_t>(s)];
-    const StateSums& us = summary.stages[static_cast<size_t>(s)].us;
+    const StateSums& us = summary.stages[static_cast<size_t>(s)];
     std::vector<std::string> row = {absl::StrCat(s), stage.host,
                                     absl::StrCat(stage.first_layer, "-", stage.last_layer - 1)};
     for (const int64_t part : us) row.push_back(SecondsText(part));
@@ -60,7 +48,7 @@ std::string CausesText(const TraceSummary& summary) {
   std::string text = absl::StrCat("bubble    ", ShareText(causes.bubble), " of the ",
                                   absl::StrFormat("%.3f", causes.busy_us * 1e-6), " s with work");
   const char* separator = ": ";
-  for (const Cause& cause : kCauses) {
+  for (const auto& cause : kBubbleCauses) {
     absl::StrAppend(&text, separator, cause.name, " ", ShareText(causes.*cause.share));
     separator = ", ";
   }
@@ -86,7 +74,7 @@ Json JobJson(const TraceJob& job, const TraceSummary& summary) {
                   {"last_layer", stage.last_layer},
                   {"threads", stage.threads}};
     for (int state = 0; state < kStageStates; ++state) {
-      entry[kStateKeys[state]] = summary.stages[static_cast<size_t>(s)].us[static_cast<size_t>(state)];
+      entry[kStateKeys[state]] = summary.stages[static_cast<size_t>(s)][static_cast<size_t>(state)];
     }
     entry["clock_offset_us"] = clock.offset_us;
     entry["clock_error_us"] = clock.error_us;
@@ -94,7 +82,7 @@ Json JobJson(const TraceJob& job, const TraceSummary& summary) {
     stages.push_back(std::move(entry));
   }
   Json shares = Json::object(), options = Json::object();
-  for (const Cause& cause : kCauses) shares[cause.key] = summary.causes.*cause.share;
+  for (const auto& cause : kBubbleCauses) shares[cause.key] = summary.causes.*cause.share;
   for (const auto& [name, value] : job.header.options) options[name] = value;
   return {{"version", job.header.version},        {"simulated", job.header.simulated},
           {"wall_us", summary.wall_us},           {"micro_batches", summary.micro_batches},

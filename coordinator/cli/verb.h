@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_VERB_H_
 #define STAGECOACH_COORDINATOR_CLI_VERB_H_
 
-// What `coordinator <verb>` can be. The files of the verbs make them; this is their list, and what they end with.
+// The verbs of `coordinator <verb>`: their interface, their list, and their exit codes.
 
 #include <memory>
 #include <string>
@@ -58,7 +58,7 @@ MakeVerb MakeGenerateVerb, MakeChatVerb, MakeBatchVerb, MakeServeVerb, MakePerpl
 
 std::vector<std::unique_ptr<Verb>> AllVerbs();
 
-// What an exit code says of one verb beyond what it says of all (kExitCodes), for the manual pages.
+// What an exit code means for one verb beyond its general meaning (kExitCodes), for the manual pages.
 struct VerbEnding {
   const char* verb;
   ExitCode code;

@@ -170,7 +170,7 @@ class DoctorVerb : public Verb {
     const std::string name(plan.backend->name());
     if (!version.ok()) {
       findings_.push_back(FromStatus(name, version.status()));
-    } else if (name == "mpirun" && !IsOpenMpis(*version)) {
+    } else if (name == "mpirun" && !IsOpenMpiVersion(*version)) {
       findings_.push_back(Finding::Warning(
           name,
           absl::StrCat("'", plan.launcher, " --version' does not say that it is Open MPI's: ", ShownText(*version)),

@@ -29,19 +29,11 @@ constexpr double kSlowLinkBytesPerS = 0.1e9;  // a little less than a Gbit/s
 constexpr double kSlowLatencyUs = 1000;
 constexpr double kClockUs = 10000;
 
-const char* LevelName(Finding::Level level) {
-  switch (level) {
-    case Finding::Level::kOk: return "ok";
-    case Finding::Level::kWarning: return "warning";
-    case Finding::Level::kError: return "error";
-  }
-  return "error";
-}
+constexpr const char* kLevelNames[] = {"ok", "warning", "error"};  // by Finding::Level
+const char* LevelName(const Finding& finding) { return kLevelNames[static_cast<size_t>(finding.level)]; }
 
 std::string Gib(uint64_t bytes) { return absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / 1073741824.0); }
-std::string Count(int64_t count, absl::string_view one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
-
-// A host of the probe with what its first stage said.
+// A host of the probe with the report of its first stage.
 struct ProbedHostFacts {
   std::string subject;
   const pb::Hello& hello;
@@ -57,8 +49,8 @@ void FindWeaknesses(const ProbedHostFacts& facts, Findings* out) {
   };
   const int cores = std::max(facts.hello.allowed_cores(), 1);
   if (facts.threads > cores) {
-    warn(absl::StrCat(Count(facts.stages, "stage"), " of ", facts.threads / facts.stages, " threads on ",
-                      Count(cores, "core"), ": they take turns"),
+    warn(absl::StrCat(CountOf(facts.stages, "stage"), " of ", facts.threads / facts.stages, " threads on ",
+                      CountOf(cores, "core"), ": they take turns"),
          "give the host fewer slots, or fewer --threads");
   }
   const double quota = facts.host.cpu_quota();
@@ -71,11 +63,11 @@ void FindWeaknesses(const ProbedHostFacts& facts, Findings* out) {
     warn("threads cannot be bound to CPUs", "allow sched_setaffinity in the container's seccomp profile");
   }
   if (facts.host.load() > kBusyShare * cores) {
-    warn(absl::StrFormat("other programs compute: a load of %.1f on %s", facts.host.load(), Count(cores, "core")),
+    warn(absl::StrFormat("other programs compute: a load of %.1f on %s", facts.host.load(), CountOf(cores, "core")),
          "end them; a pipeline is as fast as its slowest stage");
   }
   if (facts.nodes > facts.stages) {
-    warn(absl::StrCat(Count(facts.nodes, "NUMA node"), ", but ", Count(facts.stages, "stage")),
+    warn(absl::StrCat(CountOf(facts.nodes, "NUMA node"), ", but ", CountOf(facts.stages, "stage")),
          "give the host a slot for each node: a stage reads the memory of its own node faster");
   }
   if (facts.host.huge_pages() == "never") {
@@ -103,8 +95,8 @@ void FindHosts(const pb::ProbeReport& report, Findings* out) {
                                 : InstructionSetName(static_cast<pb::InstructionSet>(*facts.hello.isas().rbegin()));
     out->push_back(Finding::Ok(
         facts.subject,
-        absl::StrCat(Count(facts.stages, "stage"), ", ", Count(facts.hello.allowed_cores(), "core"), ", ", isa, ", ",
-                     Gib(facts.hello.available_memory_bytes()), " of ", Gib(facts.host.memory_bytes()),
+        absl::StrCat(CountOf(facts.stages, "stage"), ", ", CountOf(facts.hello.allowed_cores(), "core"), ", ", isa,
+                     ", ", Gib(facts.hello.available_memory_bytes()), " of ", Gib(facts.host.memory_bytes()),
                      " free, huge pages ", facts.host.huge_pages().empty() ? "not known" : facts.host.huge_pages())));
     FindWeaknesses(facts, out);
   }
@@ -148,7 +140,7 @@ void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>
     if (stage.model_code() != 0) {
       out->push_back(Finding::Error(name, stage.model_error(), "put the file at the same path on every host",
                                     ExitCode::kInputFile));
-    } else if (!std::equal(found.begin(), found.end(), model.begin(), model.end(), SameContent)) {  // as a stage does
+    } else if (!SameContent(found, model)) {  // as a stage does
       out->push_back(Finding::Error(
           name, "its model file is another one than here (size, header and samples of the data are compared)",
           "put the same file there", ExitCode::kInputFile));
@@ -157,6 +149,16 @@ void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>
     }
   }
   if (same == report.stages_size()) out->push_back(Finding::Ok("model", "every stage sees the same file"));
+}
+
+// As the launch will place the stages.
+bool OthersSuffice(const std::vector<LaunchHost>& hosts, int stages, const std::set<std::string>& left_out) {
+  return PlaceStages(hosts, stages, left_out).stages() == stages;
+}
+
+bool IsSpare(const std::vector<LaunchHost>& hosts, const std::string& name) {
+  return std::any_of(hosts.begin(), hosts.end(),
+                     [&](const LaunchHost& host) { return host.name() == name && host.slots.spare; });
 }
 
 // Why a job cannot use a host; empty where it can. `shortages`: of launch_check.h.
@@ -181,7 +183,7 @@ std::optional<Finding> WhyNotUsed(const std::string& subject, const HostAnswer& 
   return std::nullopt;
 }
 
-// Hosts are told apart by what they call themselves: `own` this one, each other one in its answer.
+// Hosts are distinguished by their own names: `own` for this one, the answer for another.
 void FindNamesOfOneHost(const std::vector<HostAnswer>& answers, const pb::Hello& own,
                         const std::vector<LaunchHost>& hosts, Findings* out) {
   std::map<std::string, std::string> named;
@@ -210,25 +212,21 @@ Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode 
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
                           const std::vector<LaunchHost>& hosts, int stages, int threads) {
   Findings findings;
-  std::set<std::string> left_out, spare;
-  for (const LaunchHost& host : hosts) {
-    if (host.slots.spare) spare.insert(host.name());
-  }
-  std::map<std::string, std::vector<std::string>> shortages;
+  std::map<std::string, std::optional<Finding>> why_not;  // by host
+  std::set<std::string> left_out;
   for (const HostAnswer& answer : answers) {
-    if (answer.report.has_value()) {
-      shortages[answer.host] = ShortagesThere(*answer.report, answer.host, hosts, stages, threads);
-    }
-    if (WhyNotUsed("", answer, own, shortages[answer.host]).has_value()) left_out.insert(answer.host);
+    std::vector<std::string> shortages;
+    if (answer.report.has_value()) shortages = ShortagesThere(*answer.report, answer.host, hosts, stages, threads);
+    why_not[answer.host] = WhyNotUsed(absl::StrCat("host ", answer.host), answer, own, shortages);
+    if (why_not[answer.host].has_value()) left_out.insert(answer.host);
   }
-  const bool others_do = PlaceStages(hosts, stages, left_out).stages() == stages;  // as the launch will place them
+  const bool others_do = OthersSuffice(hosts, stages, left_out);
   for (const HostAnswer& answer : answers) {
     const std::string subject = absl::StrCat("host ", answer.host);
-    if (std::optional<Finding> why_not = WhyNotUsed(subject, answer, own, shortages[answer.host]);
-        why_not.has_value()) {
-      if (others_do || spare.contains(answer.host)) why_not->level = Finding::Level::kWarning;
-      if (others_do) absl::StrAppend(&why_not->found, " (a job of ", Count(stages, "stage"), " does without it)");
-      findings.push_back(*std::move(why_not));
+    if (std::optional<Finding>& finding = why_not[answer.host]; finding.has_value()) {
+      if (others_do || IsSpare(hosts, answer.host)) finding->level = Finding::Level::kWarning;
+      if (others_do) absl::StrAppend(&finding->found, " (a job of ", CountOf(stages, "stage"), " does without it)");
+      findings.push_back(*std::move(finding));
       continue;
     }
     findings.push_back(
@@ -264,7 +262,7 @@ ExitCode VerdictOf(const Findings& findings) {
 std::string FindingsText(const Findings& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    absl::StrAppend(&text, absl::StrFormat("%-8s ", LevelName(finding.level)), finding.subject, ": ", finding.found,
+    absl::StrAppend(&text, absl::StrFormat("%-8s ", LevelName(finding)), finding.subject, ": ", finding.found,
                     finding.fix.empty() ? "" : "; ", finding.fix, "\n");
   }
   return text;
@@ -273,10 +271,8 @@ std::string FindingsText(const Findings& findings) {
 std::string FindingsJson(const Findings& findings) {
   Json list = Json::array();
   for (const Finding& finding : findings) {
-    list.push_back({{"level", LevelName(finding.level)},
-                    {"subject", finding.subject},
-                    {"found", finding.found},
-                    {"fix", finding.fix}});
+    list.push_back(
+        {{"level", LevelName(finding)}, {"subject", finding.subject}, {"found", finding.found}, {"fix", finding.fix}});
   }
   return PrettyJson({{"would_run", VerdictOf(findings) == ExitCode::kOk}, {"findings", std::move(list)}});
 }
@@ -302,12 +298,10 @@ Findings FindingsOfNetwork(const TriedHosts& tried, const std::string& own_netwo
   for (const HostAnswer& answer : tried.answers) {
     if (!answer.report.has_value()) left_out.insert(answer.host);
   }
-  const bool others_do = PlaceStages(hosts, stages, left_out).stages() == stages;
+  const bool others_do = OthersSuffice(hosts, stages, left_out);
   for (const auto& [name, why] : tried.unreachable) {
     Finding finding = ErrorOfMessage(absl::StrCat("host ", name), why);
-    const bool spare = std::any_of(hosts.begin(), hosts.end(),
-                                   [&host = name](const LaunchHost& h) { return h.name() == host && h.slots.spare; });
-    if (others_do || spare) finding.level = Finding::Level::kWarning;
+    if (others_do || IsSpare(hosts, name)) finding.level = Finding::Level::kWarning;
     findings.push_back(std::move(finding));
   }
   return findings;

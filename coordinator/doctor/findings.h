@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_DOCTOR_FINDINGS_H_
 #define STAGECOACH_COORDINATOR_DOCTOR_FINDINGS_H_
 
-// What `coordinator doctor` finds: whether a job would run, and what stands in its way.
+// The findings of `coordinator doctor`: whether a job would run, and what prevents it.
 
 #include <string>
 #include <vector>
@@ -37,17 +37,17 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
-// An error whose message ends with what to do: "... is cut; copy it again". That part, after the last "; ", is its fix.
+// An error whose message ends with its fix, after the last "; ": "... is cut; copy it again".
 Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code = ExitCode::kLaunch);
 
-// Of the answers of other hosts (host_survey.h). `own`: this program's Hello. `hosts`, `stages`: of the launch
-// (launch_plan.h). `threads` of each stage, 0: all cores together. A host that cannot be used is an error where the
-// others have too few slots for the stages, and the host is not a spare one.
+// Findings about the answers of other hosts (host_survey.h). `own`: this program's Hello. `hosts`, `stages`: of the
+// launch (launch_plan.h). `threads` per stage; 0: all cores together. A host that cannot be used is an error if the
+// others have too few slots and it is not a spare; else a warning.
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
                           const std::vector<LaunchHost>& hosts, int stages, int threads = 0);
 
-// Of the report of a probe: each host, each link, each clock, each stage's model. `model`: what the file is here; empty
-// when the stages need none, without a model or with one that is streamed to them.
+// Findings of a probe's report: hosts, links, clocks, and each stage's model. `model`: the file's fingerprints here;
+// empty if the stages need no file (no model, or a streamed one).
 Findings FindingsOfReport(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model);
 
 // kOk when none is an error; kInputFile when all errors are of the model; else kLaunch.
@@ -58,9 +58,8 @@ std::string FindingsText(const Findings& findings);
 // {"would_run": true, "findings": [{"level": ..., "subject": ..., "found": ..., "fix": ...}]}
 std::string FindingsJson(const Findings& findings);
 
-// By which interface each host is reached, what Open MPI is told of it, and who cannot reach whom: an error where the
-// others have too few slots for the stages, and the host is not a spare one. `own_networks`: what the user has set
-// instead (LauncherBackend::OwnNetworks).
+// Findings about the network: the interface of each host, Open MPI's settings, and hosts that cannot reach each other,
+// which are errors or warnings as above. `own_networks`: the user's own settings (LauncherBackend::OwnNetworks).
 Findings FindingsOfNetwork(const TriedHosts& tried, const std::string& own_networks,
                            const std::vector<LaunchHost>& hosts, int stages);
 

@@ -1,13 +1,11 @@
 #ifndef STAGECOACH_COORDINATOR_ENGINE_BUBBLE_METER_H_
 #define STAGECOACH_COORDINATOR_ENGINE_BUBBLE_METER_H_
 
-// How much of the stages' time was idle while there was work, beside the least that was possible for the same work.
-//
-// The floor replays the run in an ideal pipeline: every micro-batch takes on each stage the time that was measured
-// there, a stage works on one micro-batch at a time and in order, hops and the coordinator take no time, and a
-// micro-batch enters as soon as the result it waited for (the last one confirmed before it was submitted) is there.
-// What is idle even then is owed to the work itself: too few sequences, fill and drain, uneven stages. Pure; not
-// thread-safe.
+// Measures the bubble, the idle share of the stages' time while there was work, and its floor, the least possible for
+// the same work. The floor replays the run in an ideal pipeline: stages take the measured times, work on one
+// micro-batch at a time and in order, hops and the coordinator take no time, and a micro-batch enters as soon as the
+// result it waited for (the last one confirmed before its submit) is there. Idle time left then is due to the work: too
+// few sequences, fill and drain, uneven stages. Pure; not thread-safe.
 
 #include <cmath>
 #include <cstdint>
@@ -23,15 +21,14 @@ class BubbleMeter {
   explicit BubbleMeter(int stages) : stages_(static_cast<size_t>(stages)) {}
 
   void Submitted(uint64_t number, int64_t now_us);
-  // `result.times`: each stage's of this meter. A stage that says it computed, or sent, for longer than this clock
-  // knows that it can have is believed no more than that.
+  // `result.times`: of each stage. Reported compute and send times are capped by what this clock permits.
   void Confirmed(const StepResult& result, int64_t now_us);
 
   // Up to now; what is in flight has brought no times of stages yet.
   int64_t busy_us(int64_t now_us) const;  // with at least one micro-batch in flight
   int64_t compute_us(int stage) const { return stages_[stage].compute_us; }
   int64_t send_us(int stage) const { return stages_[stage].send_us; }
-  // Of one send, of late: each that is told counts for an eighth. 0: none was told.
+  // Moving average of a send, in which each counts for an eighth. 0: none yet.
   int64_t hop_us(int stage) const { return std::llround(stages_[stage].hop_us); }
   double Measured(int64_t now_us) const;  // 1 - sum of compute / (stages x busy time); 0 before any work
   double Floor() const;                   // the same of the ideal pipeline

@@ -334,24 +334,8 @@ void Engine::Record(const StepResult& result, int64_t now_us, Submitted* submitt
 
 void Engine::RecordJob() {
   const SchedulerOptions& options = scheduler_->options();
-  inputs_.job = {.stages = pipeline_->stages(),
-                 .max_num_seqs = options.max_num_seqs,
-                 .max_num_batched_tokens = options.max_num_batched_tokens,
-                 .prefill_chunk = options.prefill_chunk,
-                 .policy = PolicyName(options.policy),
-                 .chunking = NameOf(kChunkings, options.chunking),
-                 .slo_itl_us = options.slo_itl_us,
-                 .experts = options.reads.experts,
-                 .experts_chosen = options.reads.chosen,
-                 .block_tokens = options.block_tokens,
-                 .group_blocks = options.group_blocks,
-                 .group_windows = options.group_windows,
-                 .context = options.context,
-                 .micro_batches = options.micro_batches,
-                 .most_groups = options.most_groups,
-                 .max_open_tokens = options.max_open_tokens,
-                 .prefix_caching = options.prefix_caching,
-                 .decode_groups = scheduler_->decode_groups()};
+  inputs_.job = RecordedJob{
+      options, options, pipeline_->stages(), options.reads.experts, options.reads.chosen, scheduler_->decode_groups()};
 }
 
 // What prompts are made of is recorded with them.

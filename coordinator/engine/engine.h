@@ -10,16 +10,40 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "common/base/clock.h"
 #include "common/obs/step_record.h"
 #include "common/transport/wait_ladder.h"
 #include "coordinator/engine/bubble_meter.h"
-#include "coordinator/engine/engine_clock.h"
 #include "coordinator/engine/front.h"
 #include "coordinator/pipeline/pipeline.h"
 #include "coordinator/schedule/group_planner.h"
 #include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
+
+// The engine's time and its pauses: real or simulated.
+class EngineClock {
+ public:
+  virtual ~EngineClock() = default;
+  virtual int64_t NowUs() = 0;  // never goes back; the clock of this host's stages, too
+  virtual void Pause(int64_t us) = 0;  // 0: look again at once
+};
+
+// Real time. For the thread that makes it.
+class SystemClock : public EngineClock {
+ public:
+  SystemClock() {
+    AllowShortSleeps();
+    AskForTurns(Turns::kShort);
+  }
+  int64_t NowUs() override { return MonotonicUs(); }
+  void Pause(int64_t us) override {
+    if (us > 0) sleeper_.Sleep(us);
+  }
+
+ private:
+  Sleeper sleeper_;
+};
 
 class Engine {
  public:

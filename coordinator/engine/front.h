@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_ENGINE_FRONT_H_
 #define STAGECOACH_COORDINATOR_ENGINE_FRONT_H_
 
-// What the engine sees of whoever sends requests: commands come in, events and its status go out. How they travel is
-// for the implementation.
+// The engine's view of the sender of requests: commands come in, events and status go out.
 
 #include <array>
 #include <cstdint>
@@ -32,11 +31,11 @@ struct CancelCommand {
 struct ShutdownCommand {};  // end the job in order; nothing follows
 using FrontCommand = std::variant<SubmitCommand, CancelCommand, ShutdownCommand>;
 
-// What a request took so far.
+// The cost of a request so far.
 struct RequestCost {
   int64_t queue_us = 0;       // from its arrival to the first micro-batch with rows of it
-  int64_t prefill_us = 0;     // from then to its first token; of one without tokens, to its end
-  int64_t cached_tokens = 0;  // of the prompt: not computed, for an earlier request had
+  int64_t prefill_us = 0;     // from then to its first token, or to its end without tokens
+  int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
   int64_t preemptions = 0;
 };
 
@@ -59,7 +58,7 @@ struct RequestEnd {
   bool no_room = false;                // rejected because context or pool cannot hold it
   RequestCost cost;
 };
-// What one turn of the engine's loop has to say: all that one result brought, for all requests.
+// The events of one turn of the engine's loop, from one result, for all requests.
 struct RequestEvents {
   int64_t at_us = 0;  // when the result arrived, by the engine's clock; 0 without one
   std::vector<RequestDelta> deltas;
@@ -88,24 +87,24 @@ struct EngineStatus {
   int32_t in_flight = 0;                          // micro-batches
 };
 
-// Called by the engine's thread alone. Errors end the job: kUnavailable when the front is gone, kInvalidArgument when
-// it says what makes no sense.
+// Called by the engine's thread alone. Errors end the job: kUnavailable: the front is gone; kInvalidArgument: its
+// command is invalid.
 class Front {
  public:
   virtual ~Front() = default;
 
-  // The next command, or nothing when the engine should get on with its turn. Never blocks.
+  // The next command, or nothing when the engine should go on with its turn. Never blocks.
   virtual absl::StatusOr<std::optional<FrontCommand>> Next() = 0;
 
   virtual absl::Status Publish(const RequestEvents& events) = 0;
 
-  // About once a second. May be left out while the front has enough to read.
+  // About once a second. May be skipped while the front is behind.
   virtual absl::Status Report(const EngineStatus& status) = 0;
 
-  // Too much waits for the front to read it: no new work now.
+  // The front has too much unread: no new work now.
   virtual bool Behind() = 0;
 
-  // Blocks until there may be something for Next, or room after Behind, at most so long. True when there is.
+  // Blocks until Next may have a command, or room after Behind, for at most so long. True when so.
   virtual bool Wait(int64_t most_us) = 0;
 };
 

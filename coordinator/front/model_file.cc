@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kPartBytes = 1 << 20;
 
 // Says which file it was, unless the message does.
-absl::Status Named(const absl::Status& status, const std::string& path) {
+absl::Status WithPath(const absl::Status& status, const std::string& path) {
   if (absl::StrContains(status.message(), path)) return WithExitCode(status, ExitCode::kInputFile);
   return WithExitCode(absl::Status(status.code(), absl::StrCat("'", path, "': ", status.message())),
                       ExitCode::kInputFile);
@@ -36,13 +36,13 @@ absl::StatusOr<std::unique_ptr<GgufFile>> OpenGguf(const std::string& path, absl
   GgufOpenOptions options;
   ASSIGN_OR_RETURN(options.q2_layout, ParseQ2Layout(q2_layout));
   absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path, options);
-  if (!file.ok()) return Named(file.status(), path);
+  if (!file.ok()) return WithPath(file.status(), path);
   return file;
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const GgufFile& file) {
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(file.metadata());
-  if (!tokenizer.ok()) return Named(tokenizer.status(), file.path());
+  if (!tokenizer.ok()) return WithPath(tokenizer.status(), file.path());
   return tokenizer;
 }
 
@@ -50,7 +50,7 @@ absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path, absl::string_
   ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, OpenGguf(path, q2_layout));
   FrontModel model;
   absl::StatusOr<std::shared_ptr<const ModelDescription>> description = DescribeModel(std::move(file));
-  if (!description.ok()) return Named(description.status(), path);
+  if (!description.ok()) return WithPath(description.status(), path);
   model.description = *std::move(description);
   ASSIGN_OR_RETURN(model.tokenizer, OpenTokenizer(*model.description->file));
   if (model.tokenizer->vocab_size() > model.description->hyper.vocab) {

@@ -33,8 +33,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const GgufFile& file);
 // A model that stages can run. More tokens in the tokenizer than rows in the embedding are an error.
 absl::StatusOr<FrontModel> OpenFrontModel(const std::string& path, absl::string_view q2_layout = "auto");
 
-// The whole file as bytes. One that has more than `most_bytes`, whole MiB, is an error before it fills the memory: a
-// device has no end.
+// The whole file as bytes; more than `most_bytes`, whole MiB, are an error: a device has no end.
 inline constexpr size_t kMostTextBytes = size_t{1} << 30;
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, size_t most_bytes = kMostTextBytes);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
+#include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 namespace {
@@ -22,8 +23,7 @@ absl::string_view FirstColumns(absl::string_view text, int columns) {
   if (columns <= 0) return text;
   size_t bytes = 0;
   for (int shown = 0; bytes < text.size(); ++bytes) {
-    const bool begins_character = (static_cast<uint8_t>(text[bytes]) & 0xC0) != 0x80;
-    if (begins_character && ++shown == columns) break;
+    if (!IsContinuation(text[bytes]) && ++shown == columns) break;
   }
   return text.substr(0, bytes);
 }

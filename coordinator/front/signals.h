@@ -3,15 +3,15 @@
 
 // Signals as bytes in a pipe that the main loop waits for.
 //
-// SIGINT and SIGTERM ask the program to stop: the first one cancels what runs, the second ends it. So does SIGHUP, when
-// the terminal goes, unless the program was started with it ignored (nohup). SIGUSR1 asks it to drain: take no new work
-// and finish what runs. SIGPIPE is ignored; writing tells.
+// SIGINT and SIGTERM ask the program to stop: the first cancels what runs, the second ends the program. So does SIGHUP,
+// unless the program was started with it ignored (nohup). SIGUSR1 asks it to drain: take no new work and finish what
+// runs. SIGPIPE is ignored.
 
 namespace stagecoach {
 
 class SignalWatch {
  public:
-  // For a program that has much to do before it can look: from now on SIGUSR1 is noted, for the object to tell.
+  // Records SIGUSR1 from now on, before there is an object.
   static void NoteDrain();
 
   // Installs the handlers at the first call; they stay. One object a process.
@@ -26,15 +26,13 @@ class SignalWatch {
     int count = 0;
     bool after_typing = false;  // something was typed between the first of them and the one before it
   };
-  // The same, and counts from 0 again, unless one was no SIGINT: for a program that a SIGINT stops in what it does, not
-  // altogether.
+  // The same, and resets the count if all were SIGINT: for a program in which a SIGINT stops the current task only.
   Stops ForgetStops();
   bool terminated() const;  // one of them was SIGTERM or SIGHUP
   int drains() const;       // SIGUSR1 so far
   bool drain() const { return drains() > 0; }
-  // From now on a second stop ends the process at once, with exit code 130, from within the handler: for phases in
-  // which the main loop does not look. (The job ends by itself when its front is gone.) Before this call only a third
-  // one does.
+  // From now on the second stop ends the process in the handler, with exit code 130, for phases without a main loop.
+  // (The job ends when its front is gone.) Before this call the third one does.
   void EndAtSecondStop();
 
   // What a program that holds a terminal adds to the handlers: functions that are async-signal-safe.

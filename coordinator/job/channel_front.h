@@ -4,7 +4,6 @@
 // The front at the other end of a socket, and what a job tells it of itself.
 
 #include "coordinator/channel/engine_channel.h"
-#include "coordinator/channel/water_mark.h"
 #include "coordinator/engine/front.h"
 #include "coordinator/pipeline/roster.h"
 #include "coordinator/plan/job_plan.h"

@@ -138,7 +138,7 @@ absl::Status ProbeExchange::Take(const ReceivedFrame& frame) {
   return absl::OkStatus();
 }
 
-absl::Status ProbeExchange::Say(double done, const std::string& doing) {
+absl::Status ProbeExchange::ReportProgress(double done, const std::string& doing) {
   done_ = done;
   doing_ = doing;
   return SendProgress();

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_JOB_PROBE_EXCHANGE_H_
 #define STAGECOACH_COORDINATOR_JOB_PROBE_EXCHANGE_H_
 
-// Rank 0's talk with the stages of a probe and with its front, whatever is measured: orders go out, their answers come
-// in, nobody may fall silent.
+// Rank 0's messages with the stages of a probe and with its front: orders, answers and the detection of silent stages.
 
 #include <cstdint>
 #include <map>
@@ -48,7 +47,7 @@ class ProbeExchange {
   absl::StatusOr<bool> AwaitMeter(LinkMeter* meter, int64_t most_us);
 
   // To the front: how far the probe is, at once and then twice a second; and the complete report.
-  absl::Status Say(double done, const std::string& doing);
+  absl::Status ReportProgress(double done, const std::string& doing);
   absl::Status Send(const pb::ProbeReport& report);
   absl::Status AwaitShutdown();  // of the front
   // Waits until everything that was sent to the stages is on its way, at most so long.

@@ -18,8 +18,7 @@
 
 namespace stagecoach {
 
-// Lets the caller stand between the engine and its stages: the engine talks to what it returns. It may use both
-// pointers as long as that lives.
+// Wraps the stages: the engine uses the returned pipeline, during whose life both pointers are valid.
 using PipelineWrapper = std::function<std::unique_ptr<Pipeline>(Pipeline* stages, Scheduler* scheduler)>;
 
 // Reads ConfigureJob from the front; one with a probe is RunProbe's. Otherwise sets the stages up, then serves requests

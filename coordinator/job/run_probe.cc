@@ -8,7 +8,6 @@
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/transport/link_meter.h"
-#include "common/wire/bit_class.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/job/probe_exchange.h"
@@ -43,7 +42,7 @@ class ProbeJob {
     RETURN_IF_ERROR(CheckWorld(job_, count()));
     RETURN_IF_ERROR(exchange_.Open());
     RETURN_IF_ERROR(Introduce());
-    RETURN_IF_ERROR(SayReady());
+    RETURN_IF_ERROR(SendReady());
     RETURN_IF_ERROR(MeasureOwnLinks());
     RETURN_IF_ERROR(MeasureNeighbours());
     RETURN_IF_ERROR(CheckModel());
@@ -89,7 +88,7 @@ class ProbeJob {
     return absl::OkStatus();
   }
 
-  absl::Status SayReady() {
+  absl::Status SendReady() {
     pb::EngineMessage message;
     AddSummaries(message.mutable_ready()->mutable_stages());
     return channel_->Send(message);
@@ -97,7 +96,8 @@ class ProbeJob {
 
   absl::Status MeasureOwnLinks() {
     for (int stage = 0; stage < count(); ++stage) {
-      RETURN_IF_ERROR(exchange_.Say(0.1 * stage / count(), absl::StrCat("the link to ", exchange_.NameOf(stage))));
+      RETURN_IF_ERROR(
+          exchange_.ReportProgress(0.1 * stage / count(), absl::StrCat("the link to ", exchange_.NameOf(stage))));
       pb::ProbeLink* link = report_.add_links();
       link->set_from_stage(LinkFacts::kCoordinator);
       link->set_to_stage(stage);
@@ -118,8 +118,8 @@ class ProbeJob {
   absl::Status MeasureNeighbours() {
     std::map<int, pb::ProbeLink> links;
     for (const std::vector<int>& round : LinkRounds(hosts_)) {
-      RETURN_IF_ERROR(exchange_.Say(0.1 + 0.1 * static_cast<double>(links.size()) / count(),
-                                    absl::StrCat("the link from ", exchange_.NameOf(round.front()))));
+      RETURN_IF_ERROR(exchange_.ReportProgress(0.1 + 0.1 * static_cast<double>(links.size()) / count(),
+                                               absl::StrCat("the link from ", exchange_.NameOf(round.front()))));
       for (const int stage : round) {
         pb::ProbeOrder order;
         order.mutable_link();
@@ -143,7 +143,7 @@ class ProbeJob {
   // Every stage at once: it is the header alone.
   absl::Status CheckModel() {
     if (job_.model_path().empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(exchange_.Say(0.2, "the model on every host"));
+    RETURN_IF_ERROR(exchange_.ReportProgress(0.2, "the model on every host"));
     for (int stage = 0; stage < count(); ++stage) {
       pb::ProbeOrder order;
       FillModel(stage, order.mutable_model());
@@ -164,8 +164,8 @@ class ProbeJob {
       report_.add_hosts()->set_host(group.host);
     }
     for (size_t i = 0; i < most; ++i) {
-      RETURN_IF_ERROR(
-          exchange_.Say(0.2 + 0.5 * static_cast<double>(i) / static_cast<double>(most), "memory and arithmetic"));
+      RETURN_IF_ERROR(exchange_.ReportProgress(0.2 + 0.5 * static_cast<double>(i) / static_cast<double>(most),
+                                               "memory and arithmetic"));
       for (size_t host = 0; host < groups_.size(); ++host) {
         if (i < runs[host].size()) RETURN_IF_ERROR(OrderSpeed(groups_[host], runs[host][i]));
       }
@@ -214,7 +214,7 @@ class ProbeJob {
 
   // With the threads that a job would give the stage, or with all cores of its host where these are more.
   absl::Status TimeModelOnce(double done, bool all_cores) {
-    RETURN_IF_ERROR(exchange_.Say(done, "a layer of the model"));
+    RETURN_IF_ERROR(exchange_.ReportProgress(done, "a layer of the model"));
     std::vector<int> timed;
     for (const HostStages& group : groups_) {
       const int stage = group.stages.front();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -17,7 +16,7 @@
 #include "common/base/status_macros.h"
 #include "common/host/host_info.h"
 #include "common/wire/host_report.h"
-#include "coordinator/launch/hosts/allocation.h"
+#include "coordinator/launch/hosts/host_file.h"
 #include "coordinator/launch/program_output.h"
 
 namespace stagecoach {
@@ -68,7 +67,7 @@ absl::StatusOr<std::string> LauncherVersion(const LaunchPlan& plan) {
   const absl::string_view said = absl::StripAsciiWhitespace(output.text);
   const std::string version(absl::StripAsciiWhitespace(said.substr(0, said.find('\n'))));
   const bool mpirun = std::strcmp(plan.backend->name(), "mpirun") == 0;
-  if (mpirun && output.exit_code == 0 && !said.empty() && !IsOpenMpis(said)) {
+  if (mpirun && output.exit_code == 0 && !said.empty() && !IsOpenMpiVersion(said)) {
     return absl::FailedPreconditionError(
         absl::StrCat("'", plan.launcher, "' is not Open MPI's: it says ", ShownText(version),
                      "; install Open MPI (Debian: apt install openmpi-bin) and put it first in PATH"));
@@ -76,7 +75,7 @@ absl::StatusOr<std::string> LauncherVersion(const LaunchPlan& plan) {
   return version;
 }
 
-bool IsOpenMpis(absl::string_view version) {
+bool IsOpenMpiVersion(absl::string_view version) {
   return absl::StrContains(version, "Open MPI") || absl::StrContains(version, "OpenRTE");
 }
 
@@ -116,7 +115,7 @@ absl::Status CheckThisHost(const Placement& placement, int threads) {
 }
 
 std::string AdviceForSettings(absl::string_view printed, const std::vector<std::string>& environment) {
-  const std::vector<std::string> settings = UsersMpiSettings(environment);
+  const std::vector<std::string> settings = UserMpiSettings(environment);
   if (settings.empty()) return "";
   std::vector<absl::string_view> all, spoken_of;
   std::vector<std::string> shown;

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
-#include "coordinator/launch/hosts/allocation.h"
+#include "coordinator/launch/hosts/host_file.h"
 #include "coordinator/launch/hosts/host_networks.h"
 #include "coordinator/launch/launch_check.h"
 #include "coordinator/launch/program_output.h"

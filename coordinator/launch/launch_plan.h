@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_PLAN_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_LAUNCH_PLAN_H_
 
-// What is decided once for all launches of a session: programs, hosts, and which launcher starts the ranks.
-// Thread-safe.
+// What a front asks for (LaunchOptions), and a session's programs, hosts and launcher. Thread-safe.
 
 #include <memory>
 #include <string>
@@ -10,11 +9,45 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/launch/launch_options.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/value_range.h"
 #include "coordinator/launch/launcher_backend.h"
 #include "coordinator/launch/placement.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
+
+// Which program starts the ranks; kAuto: see ResolveLaunch.
+enum class LauncherKind { kAuto, kMpirun, kSrun };
+inline constexpr NamedValue<LauncherKind> kLauncherKinds[] = {
+    {LauncherKind::kAuto, "auto"}, {LauncherKind::kMpirun, "mpirun"}, {LauncherKind::kSrun, "srun"}};
+
+struct LaunchOptions {
+  pb::ConfigureJob job;  // everything the engine is told
+  int stages = 0;        // 0: the slots of the hosts, else 1
+  std::string hostfile;  // host_file.h; without it and `hosts` all stages are on this host
+  std::string hosts;     // the same as a list: "node1:2,node2"
+  LauncherKind launcher = LauncherKind::kAuto;
+  std::string launcher_args;           // the launcher's own, split as a shell would, put before the programs
+  std::string rsh_agent;               // the program that logs in to another host; empty: Open MPI's setting, else ssh
+  std::string coordinator_path;        // this program; empty: found out
+  std::string stage_worker_path;       // empty: beside the coordinator, then ../stage_worker/
+  std::string mpirun_path = "mpirun";  // these are sought in PATH when they are names
+  std::string srun_path = "srun";
+  // From launch to the engine's first word; loading is bounded by the job's stage_timeout_s without progress.
+  absl::Duration startup_timeout = absl::Seconds(60);
+  // For another host to answer before a launch and to end what an earlier job left; slower ones are left out.
+  absl::Duration host_timeout = absl::Seconds(30);
+  // The engine speaks at least once a second; after so long without a word it is lost.
+  absl::Duration silence_timeout = absl::Seconds(8);
+  // A job is given up after so many losses in a row without a new token, and so long without a token or new loading
+  // progress. Before the first ready job only the count matters.
+  int max_losses = 3;
+  absl::Duration relaunch_timeout = absl::Minutes(10);
+  // What a user reads for a message that names fields in backquotes, where losses are logged; nullptr: the message.
+  std::string (*wording)(absl::string_view) = nullptr;
+};
 
 // All paths absolute.
 struct LaunchPlan {
@@ -37,12 +70,10 @@ struct LaunchHosts {
 };
 absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options);
 
-// Looks everything up. kNotFound: no launcher, stage_worker or host file, with what was tried. kInvalidArgument: bad
-// launcher_args, hosts given twice, a bad file or list of them, more stages than there are slots or than a job may
-// have. kFailedPrecondition: inside a Slurm allocation that this host is not part of.
-//
-// The launcher is the one that was asked for, otherwise srun inside a Slurm allocation where it offers PMIx, else
-// mpirun. Without hosts, those of an allocation are taken (allocation.h).
+// kNotFound: no launcher, stage_worker or host file, with what was tried. kInvalidArgument: bad launcher_args, hosts
+// given twice, a bad file or list of them, more stages than slots or than a job may have. kFailedPrecondition: inside a
+// Slurm allocation without this host. kAuto is srun inside a Slurm allocation where it offers PMIx, else mpirun.
+// Without hosts, an allocation's are taken (host_file.h).
 absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options);
 
 // The exact launch line, for --dry-run: one shell-quoted line, with the variables that it needs in front.

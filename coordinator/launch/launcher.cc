@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
@@ -25,7 +24,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -70,8 +68,7 @@ int RankOf(pid_t pid) {
   return -1;
 }
 
-// The process when it lives in the session. Format of stat: pid (name) state ppid pgrp session ..., name may hold
-// anything.
+// The process when it lives in the session. stat: pid (name) state ppid pgrp session ...; name may hold anything.
 std::optional<SessionProcess> Inspect(pid_t pid, pid_t session) {
   const std::string stat = ReadProcFile(pid, "stat");
   const size_t name_end = stat.rfind(')');
@@ -131,8 +128,7 @@ constexpr int kPollWithoutHandleMs = 50;
 constexpr int kCannotExec = 127;
 constexpr long kClearingPauseNs = 10000000;
 
-// Descriptors 0 to 2 for the launcher, 3 for the life socket, and nothing of the front's: a pipe that it feeds must see
-// its end when it ends.
+// Descriptors 0 to 2 for the launcher, 3 for the life socket, and nothing of the front's: its pipes must end with it.
 void ArrangeDescriptors(const GuardedLaunch& launch) {
   const int output = fcntl(launch.output, F_DUPFD, 10);
   const int life = fcntl(launch.life, F_DUPFD, 10);
@@ -233,8 +229,7 @@ void CloseAndForget(int* descriptor) {
   *descriptor = -1;
 }
 
-// How a child ended, while it stays to be waited for; nothing while it runs. Where somebody else took its end (the
-// front ignores SIGCHLD), that it did.
+// How a child ended, or that somebody else took its end; it stays to be waited for. Nothing while it runs.
 std::optional<int> ExitCodeOf(pid_t child) {
   siginfo_t info;
   std::memset(&info, 0, sizeof(info));
@@ -267,8 +262,7 @@ void KillSession(pid_t session, pid_t except, bool reap) {
     empty_scans = any ? 0 : empty_scans + 1;
     if (any) nanosleep(&pause, nullptr);
   }
-  // The dead may reach us one after the other, as their parents end. A child that left the session is not waited for
-  // long.
+  // The dead may reach us one after the other, as parents end. A child that left the session is not waited for long.
   const int64_t reaped_by_us = MonotonicUs() + kReapForUs;
   while (reap && MonotonicUs() < reaped_by_us) {
     const pid_t reaped = waitpid(-1, nullptr, WNOHANG);
@@ -278,7 +272,7 @@ void KillSession(pid_t session, pid_t except, bool reap) {
 }
 
 absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Start(const LaunchPlan& plan, const Placement& placement) {
-  std::unique_ptr<Launcher> launcher(new Launcher(placement, plan.backend->Words()));
+  std::unique_ptr<Launcher> launcher(new Launcher(placement, plan.backend->MakeParser()));
   LaunchPlaces places;
   RETURN_IF_ERROR(launcher->MakePlaces(&places));
   ASSIGN_OR_RETURN(launcher->listener_, ListenLocal(places.socket()));
@@ -326,7 +320,7 @@ absl::Status Launcher::Spawn(const LaunchPlan& plan, const LaunchPlaces& places)
   for (const PlacedStages& placed : placement_.hosts) {
     if (!placed.here) clearing.push_back(AskHost(*plan.backend, plan.programs, placed.host, {name_}));
   }
-  if (!plan.backend->RanksAreOfItsSession()) {
+  if (!plan.backend->RanksInItsSession()) {
     clear_here_ = {plan.programs.stage_worker, kHostReportFlag, kClearFlag, name_};
     clearing.push_back({"localhost", clear_here_});
   }
@@ -360,8 +354,7 @@ void Launcher::Kill() {
     pollfd end = {guard_handle_, POLLIN, 0};
     poll(&end, guard_handle_ >= 0 ? 1 : 0, guard_handle_ >= 0 ? 100 : 2);
   }
-  // Finds nothing unless the guard itself was killed or stopped. It is waited for last, so its pid still names the
-  // session.
+  // Finds nothing unless the guard itself was killed or stopped. Waited for last: its pid still names the session.
   KillSession(guard_, /*except=*/0, /*reap=*/false);
   while (waitpid(guard_, nullptr, 0) < 0 && errno == EINTR) {
   }

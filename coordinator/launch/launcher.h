@@ -5,10 +5,10 @@
 //
 //   front ── fork ──> guard (leader of a session of its own, reaper of its orphans) ── fork, exec ──> mpirun ──> ranks
 //
-// The guard is a copy of the front that only waits: for the launcher, whose exit code becomes its own, and for the end
-// of a socket that the front holds open. When that closes, the guard kills every process of the session on this host
-// and removes the directories. If somebody kills the guard, the front does it. The front (host_pool.h), or when it died
-// the guard, clears other hosts of what the job left there, and this host of ranks that are not of the session.
+// The guard is a copy of the front that waits for the launcher, whose exit code becomes its own, and for the end of a
+// socket that the front holds open. When that closes it kills every process of the session on this host and removes the
+// directories. If the guard is killed, the front does that. Other hosts, and ranks here outside the session, are
+// cleared by the front (host_pool.h), or by the guard if the front died.
 
 #include <sys/types.h>
 
@@ -27,9 +27,8 @@ namespace stagecoach {
 
 // --- the processes of a launch ---------------------------------------------------------------------------------------
 
-// The processes of one Unix session (setsid), found in /proc. A launch has a session of its own, so this is how all
-// that it started on this host is seen and ended, whoever its parent is by now. Callers have not waited for the
-// session's leader: its id would be free.
+// A process of a Unix session (setsid), from /proc. A launch has its own session, which finds all that it started on
+// this host, whatever the parent is by now. Callers must not have waited for the session's leader, or its id is free.
 struct SessionProcess {
   pid_t pid = 0;
   char state = '?';  // of /proc/<pid>/stat: 'T' is stopped
@@ -39,8 +38,8 @@ struct SessionProcess {
 // All live processes (no zombies) of the session, by ascending pid.
 std::vector<SessionProcess> ListSession(pid_t session);
 
-// SIGKILLs every process of the session but `except` (0: none) until none is left, for at most two seconds. `reap`:
-// also waits for children of the calling process as they end; only for a process whose children are all the session's.
+// SIGKILLs all processes of the session except `except` (0: none) until they are gone, for at most two seconds. `reap`:
+// also waits for the caller's children; only for a process whose children all belong to the session.
 void KillSession(pid_t session, pid_t except, bool reap);
 
 // --- the launch ------------------------------------------------------------------------------------------------------
@@ -48,8 +47,7 @@ void KillSession(pid_t session, pid_t except, bool reap);
 // Not thread-safe.
 class Launcher {
  public:
-  // Makes directories, socket, pipes and processes. Errors are the system's: kFailedPrecondition, kInternal,
-  // kResourceExhausted.
+  // Makes directories, socket, pipes and processes. System errors: kFailedPrecondition, kInternal, kResourceExhausted.
   static absl::StatusOr<std::unique_ptr<Launcher>> Start(const LaunchPlan& plan, const Placement& placement);
 
   ~Launcher();  // kills what is left on this host and removes the directories
@@ -61,12 +59,12 @@ class Launcher {
   // The engine's connection, once it is there. The caller owns the descriptor.
   std::optional<int> Accept();
 
-  // For poll(): readable when there is something to Accept, to read, or when the launcher has ended. -1: none.
+  // For poll(): something to Accept, something to read, the launcher's end. -1: none.
   int listener() const { return listener_; }
   int output_descriptor() const { return output_; }
   int end_descriptor() const { return guard_handle_; }
 
-  // Shows what was printed on stderr: nothing with LogLevel::kQuiet, the launcher's own words only with kVerbose.
+  // Relays the output to stderr: nothing with LogLevel::kQuiet, the launcher's own lines only with kVerbose.
   void RelayOutput();
   const LauncherOutput& output() const { return printed_; }
 
@@ -76,7 +74,7 @@ class Launcher {
   const std::vector<std::string>& directories() const { return directories_; }
 
  private:
-  Launcher(const Placement& placement, std::unique_ptr<LauncherWords> words)
+  Launcher(const Placement& placement, std::unique_ptr<LauncherParser> words)
       : placement_(placement), printed_(std::move(words)) {}
   absl::Status MakePlaces(LaunchPlaces* places);
   absl::Status Spawn(const LaunchPlan& plan, const LaunchPlaces& places);

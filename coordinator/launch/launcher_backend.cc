@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
+#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -88,14 +88,14 @@ class OpenMpi : public LauncherBackend {
   using LauncherBackend::LauncherBackend;
 
   const char* name() const override { return "mpirun"; }
-  bool RanksAreOfItsSession() const override { return true; }
+  bool RanksInItsSession() const override { return true; }
 
   std::vector<std::string> Arguments(const JobPrograms& programs, const Placement& placement,
                                      const LaunchPlaces& places) const override {
     std::vector<std::string> line = {setup_.program};
     if (!Gives("bind-to")) AppendTo(&line, {"--bind-to", "none"});
     if (!Gives("nooversubscribe")) line.push_back("--oversubscribe");
-    for (const auto& [name, value] : BesideTheUsers(Settings(programs, placement, places))) {
+    for (const auto& [name, value] : WithoutUserConflicts(Settings(programs, placement, places))) {
       if (Mca(name) == nullptr) AppendTo(&line, {"--mca", name, value});
     }
     AppendTo(&line, setup_.arguments);
@@ -128,15 +128,15 @@ class OpenMpi : public LauncherBackend {
     return line;
   }
 
-  std::unique_ptr<LauncherWords> Words() const override { return std::make_unique<OpenMpiWords>(); }
+  std::unique_ptr<LauncherParser> MakeParser() const override { return std::make_unique<OpenMpiParser>(); }
 
  private:
   McaSettings Settings(const JobPrograms& programs, const Placement& placement, const LaunchPlaces& places) const {
     // mpirun kills at once what must end, or a relaunch would wait for its ladder of signals.
     McaSettings settings = {{"odls_base_sigkill_timeout", "0"}, {"orte_tmpdir_base", places.directory}};
     if (placement.AllHere()) {
-      // What a batch system or a host file of the site gives to mpirun, launch_plan.h has read; here it would put ranks
-      // elsewhere.
+      // What a batch system or a host file of the site gives to mpirun, launch_plan.h has read; here it would misplace
+      // ranks.
       AppendTo(&settings,
                {{"ras", "^slurm,gridengine,tm,lsf"}, {"plm", "isolated"}, {"orte_default_hostfile", "none"}});
     } else {
@@ -157,8 +157,7 @@ class OpenMpi : public LauncherBackend {
     if (!all_here) AppendTo(line, {"--host", absl::StrCat(host, ":", ranks)});
   }
 
-  // The value the user's arguments give to an MCA parameter, nullptr when they do not; whether they give an option such
-  // as --bind-to.
+  // The value the user's arguments give to an MCA parameter, or nullptr; whether they give an option.
   const std::string* Mca(absl::string_view name) const {
     for (size_t i = 0; i + 2 < setup_.arguments.size(); ++i) {
       const std::string& word = setup_.arguments[i];
@@ -205,7 +204,7 @@ class Slurm : public LauncherBackend {
   using LauncherBackend::LauncherBackend;
 
   const char* name() const override { return "srun"; }
-  bool RanksAreOfItsSession() const override { return false; }  // they are Slurm's, and outlive an srun that is killed
+  bool RanksInItsSession() const override { return false; }  // they are Slurm's, and outlive an srun that is killed
 
   std::vector<std::string> Arguments(const JobPrograms& programs, const Placement& placement,
                                      const LaunchPlaces& places) const override {
@@ -221,8 +220,9 @@ class Slurm : public LauncherBackend {
         absl::StrCat("case $SLURM_PROCID in 0) exec ", JoinShellWords(RankZero(programs, places)), ";; ");
     int rank = 1;
     for (const PlacedStages& placed : placement.hosts) {
-      std::vector<int> ranks;
-      for (int i = 0; i < placed.stages; ++i) ranks.push_back(rank++);
+      std::vector<int> ranks(static_cast<size_t>(placed.stages));
+      std::iota(ranks.begin(), ranks.end(), rank);
+      rank += placed.stages;
       absl::StrAppend(&script, absl::StrJoin(ranks, "|"), ") exec ", JoinShellWords(StageRank(programs, placed)),
                       ";; ");
     }
@@ -233,7 +233,7 @@ class Slurm : public LauncherBackend {
   void SetEnvironment(const Placement& placement, const LaunchPlaces& places,
                       std::vector<std::string>* environment) const override {
     SetVariable("SLURM_HOSTFILE", HostFile(places), environment);
-    for (const auto& [name, value] : BesideTheUsers(RankSettings(placement, places))) {
+    for (const auto& [name, value] : WithoutUserConflicts(RankSettings(placement, places))) {
       const std::string variable = absl::StrCat("OMPI_MCA_", name);
       const bool users = std::any_of(environment->begin(), environment->end(),
                                      [&](const std::string& entry) { return absl::StartsWith(entry, variable + "="); });
@@ -258,7 +258,7 @@ class Slurm : public LauncherBackend {
     return SrunCommand(setup_.program, host, command);
   }
 
-  std::unique_ptr<LauncherWords> Words() const override { return std::make_unique<SlurmWords>(); }
+  std::unique_ptr<LauncherParser> MakeParser() const override { return std::make_unique<SlurmParser>(); }
 
  private:
   static std::string HostFile(const LaunchPlaces& places) { return absl::StrCat(places.directory, "/hosts"); }
@@ -286,7 +286,7 @@ Networks LauncherBackend::NetworksOf(const Placement& placement) const {
   return placement.networks.empty() ? Networks{.include = setup_.networks} : placement.networks;
 }
 
-McaSettings LauncherBackend::BesideTheUsers(McaSettings settings) const {
+McaSettings LauncherBackend::WithoutUserConflicts(McaSettings settings) const {
   const bool chosen = std::any_of(std::begin(kNetworkSettings), std::end(kNetworkSettings),
                                   [&](const char* name) { return ChoosesInterfaces(name) && !Setting(name).empty(); });
   if (chosen) std::erase_if(settings, [](const auto& setting) { return ChoosesInterfaces(setting.first); });

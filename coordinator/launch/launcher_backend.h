@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_BACKEND_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_BACKEND_H_
 
-// The programs that start the ranks of a job, mpirun of Open MPI 4.1 and srun of Slurm, with all that is their own:
-// command line, variables, words, and how they reach another host. The ranks are Open MPI's with both; under srun they
-// find each other by Slurm's PMIx.
+// The two launchers, mpirun of Open MPI 4.1 and srun of Slurm: command line, variables, output, and how they reach
+// other hosts. The ranks are Open MPI's with both; under srun they find each other by Slurm's PMIx.
 
 #include <memory>
 #include <string>
@@ -22,8 +21,8 @@ struct JobPrograms {
   std::string stage_worker;
 };
 
-// The places of one launch. All hosts know them by one name ("stagecoach.AbC123"), which every process of the job, and
-// the launcher's own on other hosts, has on its command line or in its environment.
+// The directories of one launch. Their name ("stagecoach.AbC123") is in the command line or environment of every
+// process of the job, the launcher's own on other hosts included.
 struct LaunchPlaces {
   std::string directory;         // private; the socket and, on this host, the launcher's session files
   std::string shared_directory;  // private, in shared memory: MPI's segments; each host makes its own at this path
@@ -55,39 +54,34 @@ class LauncherBackend {
   virtual std::vector<std::string> Arguments(const JobPrograms& programs, const Placement& placement,
                                              const LaunchPlaces& places) const = 0;
 
-  // Changes the environment that the launcher is started with, which has no variable of an outer job any more. Files
-  // that it names are written by WriteFiles.
+  // Adds to the launcher's environment, which has no variables of an outer job. WriteFiles writes the files it names.
   virtual void SetEnvironment(const Placement& placement, const LaunchPlaces& places,
                               std::vector<std::string>* environment) const = 0;
 
-  // What the launcher reads beside its arguments, into the private directory. Errors are the system's.
+  // Writes the launcher's input files into the private directory. Errors are the system's.
   virtual absl::Status WriteFiles(const Placement& placement, const LaunchPlaces& places) const = 0;
 
-  // Whether the ranks on this host are processes of the launcher's session, so that they end with it. Others have to be
-  // found by the launch's name.
-  virtual bool RanksAreOfItsSession() const = 0;
+  // Whether the ranks on this host belong to the launcher's session and end with it; else the launch's name finds them.
+  virtual bool RanksInItsSession() const = 0;
 
-  // argv that runs a command on another host and passes on what it prints and how it ends.
+  // argv that runs a command on another host and passes on its output and exit.
   virtual std::vector<std::string> RemoteCommand(const std::string& host,
                                                  const std::vector<std::string>& command) const = 0;
 
-  // What the user has set of the networks or ports that ranks use ("btl_tcp_if_include=ib0"): nothing is tried
-  // beforehand then. Empty: nothing.
+  // The user's settings of networks or ports ("btl_tcp_if_include=ib0"): TCP is not tried beforehand then. Else empty.
   std::string OwnNetworks() const;
 
   // A reader of what one launch prints.
-  virtual std::unique_ptr<LauncherWords> Words() const = 0;
+  virtual std::unique_ptr<LauncherParser> MakeParser() const = 0;
 
  protected:
-  // What the user has set an MCA parameter to; empty: nothing.
+  // The user's value of an MCA parameter, or empty.
   virtual std::string Setting(const std::string& name) const = 0;
 
-  // What the ranks of a placement run with.
   McaSettings RankSettings(const Placement& placement, const LaunchPlaces& places) const;
   Networks NetworksOf(const Placement& placement) const;
-  // Without settings that choose interfaces, where the user makes one of these: Open MPI refuses an exclusion beside an
-  // inclusion.
-  McaSettings BesideTheUsers(McaSettings settings) const;
+  // Drops settings that choose interfaces if the user has one: Open MPI refuses an inclusion with an exclusion.
+  McaSettings WithoutUserConflicts(McaSettings settings) const;
 
   const LauncherSetup setup_;
 };
@@ -95,8 +89,7 @@ class LauncherBackend {
 std::unique_ptr<const LauncherBackend> MakeOpenMpi(LauncherSetup setup);
 std::unique_ptr<const LauncherBackend> MakeSlurm(LauncherSetup setup);
 
-// By which one of the two layers that use TCP takes these networks: "btl_tcp", for MPI's messages, or "oob_tcp", for
-// the launcher's.
+// Makes a TCP layer use these networks: "btl_tcp", for MPI's messages, or "oob_tcp", for the launcher's.
 McaSettings NetworkSettings(const std::string& layer, const Networks& networks);
 
 }  // namespace stagecoach

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
@@ -18,10 +17,6 @@ namespace {
 constexpr size_t kTailLines = 50;
 constexpr size_t kMaxLineBytes = 16 << 10;  // a longer one is cut into several
 constexpr size_t kMinDashes = 20;
-
-bool IsDashes(absl::string_view line) {
-  return line.size() >= kMinDashes && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
-}
 
 // "[host:1234] ...", "[host:01234] ..."
 bool IsFromOpenMpi(absl::string_view line) {
@@ -90,14 +85,14 @@ bool LauncherOutput::TakeLine(const std::string& line) {
   return words_->Take(text);
 }
 
-bool OpenMpiWords::Take(const std::string& line) {
-  const bool dashes = IsDashes(line);
+bool OpenMpiParser::Take(const std::string& line) {
+  const bool dashes = line.size() >= kMinDashes && line.find_first_not_of('-') == std::string::npos;
   if (dashes) in_block_ = !in_block_;
   if (in_block_) ReadDeath(line);
   return !dashes && !in_block_ && !IsFromOpenMpi(line);
 }
 
-void OpenMpiWords::ReadDeath(const std::string& line) {
+void OpenMpiParser::ReadDeath(const std::string& line) {
   int rank = 0, job = 0, code = 0;
   char host[256] = {};
   char signal[64] = {};
@@ -105,28 +100,28 @@ void OpenMpiWords::ReadDeath(const std::string& line) {
   if (start != std::string::npos &&
       std::sscanf(line.c_str() + start, "process rank %d with PID %*d on node %255s exited on signal %63[^.]", &rank,
                   host, signal) == 3) {
-    Found({rank, absl::StrCat("on ", host, " was ended by signal ", signal), IsCrashSignal(std::atoi(signal))});
+    RecordDeath({rank, absl::StrCat("on ", host, " was ended by signal ", signal), IsCrashSignal(std::atoi(signal))});
   } else if (std::sscanf(line.c_str(), " Process name: [[%d,%*d],%d]", &job, &rank) == 2) {
     exiting_rank_ = rank;
   } else if (exiting_rank_ >= 0 && std::sscanf(line.c_str(), " Exit code: %d", &code) == 1) {
-    Found({exiting_rank_, absl::StrCat("ended with exit code ", code)});
+    RecordDeath({exiting_rank_, absl::StrCat("ended with exit code ", code)});
   }
 }
 
-bool SlurmWords::Take(const std::string& line) {
+bool SlurmParser::Take(const std::string& line) {
   if (!absl::StartsWith(line, "srun:") && !absl::StartsWith(line, "slurmstepd:")) return true;
   char host[256] = {};
   int rank = 0, read = 0;
   // "srun: error: node2: task 3: Killed", "srun: error: node2: task 1: Exited with exit code 7"
   if (std::sscanf(line.c_str(), "srun: error: %255[^:]: task %d: %n", host, &rank, &read) == 2 && read > 0) {
     const std::string how = line.substr(static_cast<size_t>(read));
-    Found({rank, absl::StrCat("on ", host, " ended: ", how), IsCrash(how)});
+    RecordDeath({rank, absl::StrCat("on ", host, " ended: ", how), IsCrash(how)});
   }
   // Of tasks that ended alike, "srun: error: node[2-3]: tasks 1,3-4: Killed"
   read = 0;
   if (std::sscanf(line.c_str(), "srun: error: %255[^:]: tasks %d%*[0-9,-]: %n", host, &rank, &read) == 2 && read > 0) {
     const std::string how = line.substr(static_cast<size_t>(read));
-    Found({rank, absl::StrCat("on ", host, " ended, as others did: ", how), IsCrash(how)});
+    RecordDeath({rank, absl::StrCat("on ", host, " ended, as others did: ", how), IsCrash(how)});
   }
   return false;
 }

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_OUTPUT_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_LAUNCHER_OUTPUT_H_
 
-// What the launcher and the ranks print, merged: ranks' lines to show, the launcher's own words to read. Not
-// thread-safe.
+// Separates the output of launcher and ranks: ranks' lines are shown, the launcher's parsed. Not thread-safe.
 
 #include <deque>
 #include <memory>
@@ -19,20 +18,20 @@ namespace stagecoach {
 struct RankDeath {
   int rank = 0;
   std::string how;       // "on node7 was ended by signal 9 (Killed)", "ended with exit code 1"
-  bool crashed = false;  // by its own doing: a crash or an abort, not a signal from outside such as SIGKILL
+  bool crashed = false;  // a crash or an abort, not a signal from outside such as SIGKILL
 };
 
-// Tells one kind of launcher's own words from those of the ranks, and reads them.
-class LauncherWords {
+// Tells a launcher's own lines from the ranks', and parses them.
+class LauncherParser {
  public:
-  virtual ~LauncherWords() = default;
-  // The next line, without blanks at its end and never empty. Whether it is a rank's.
+  virtual ~LauncherParser() = default;
+  // The next line, not empty and without trailing blanks. Returns whether it is a rank's.
   virtual bool Take(const std::string& line) = 0;
-  // Who ended the job: the first that was named.
+  // The first rank that was reported dead.
   const std::optional<RankDeath>& death() const { return death_; }
 
  protected:
-  void Found(RankDeath death) {
+  void RecordDeath(RankDeath death) {
     if (!death_.has_value()) death_ = std::move(death);
   }
 
@@ -40,8 +39,8 @@ class LauncherWords {
   std::optional<RankDeath> death_;
 };
 
-// What mpirun says of its own: blocks between lines of dashes, and "[host:pid] ...".
-class OpenMpiWords : public LauncherWords {
+// mpirun's own lines: blocks between lines of dashes, and "[host:pid] ...".
+class OpenMpiParser : public LauncherParser {
  public:
   bool Take(const std::string& line) override;
 
@@ -52,17 +51,17 @@ class OpenMpiWords : public LauncherWords {
   int exiting_rank_ = -1;  // of the "Process name" line, until its "Exit code"
 };
 
-// What srun says of its own: lines beginning with "srun:" or "slurmstepd:".
-class SlurmWords : public LauncherWords {
+// srun's own lines: those beginning with "srun:" or "slurmstepd:".
+class SlurmParser : public LauncherParser {
  public:
   bool Take(const std::string& line) override;
 };
 
 class LauncherOutput {
  public:
-  explicit LauncherOutput(std::unique_ptr<LauncherWords> words) : words_(std::move(words)) {}
+  explicit LauncherOutput(std::unique_ptr<LauncherParser> words) : words_(std::move(words)) {}
 
-  // Takes bytes as they come; returns the whole lines that are worth showing: not the launcher's, which are only kept.
+  // Takes output in any pieces; returns whole lines of ranks, to be shown. The launcher's are only kept.
   std::vector<std::string> Feed(absl::string_view bytes);
 
   // At the end of the output: the last line, when it had no newline.
@@ -71,13 +70,13 @@ class LauncherOutput {
   // The last 50 lines of everything, one string.
   std::string Tail() const;
 
-  // Who ended the job, when the launcher said so.
+  // As of LauncherParser.
   const std::optional<RankDeath>& death() const { return words_->death(); }
 
  private:
   bool TakeLine(const std::string& line);  // whether to show it
 
-  const std::unique_ptr<LauncherWords> words_;
+  const std::unique_ptr<LauncherParser> words_;
   std::string partial_;
   std::deque<std::string> tail_;
 };

@@ -42,22 +42,16 @@ std::string QuoteShellWord(const std::string& word) {
   return quote ? absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'") : word;
 }
 
-// What mpirun 4.1 puts into the environment of a rank under the prefix that users also write.
-bool IsSetForRanks(absl::string_view variable) {
-  for (const absl::string_view prefix :
-       {"OMPI_MCA_ess=", "OMPI_MCA_ess_base_", "OMPI_MCA_pmix=", "OMPI_MCA_orte_", "OMPI_MCA_initial_wdir=",
-        "OMPI_MCA_shmem_RUNTIME_QUERY_hint=", "OMPI_MCA_mpi_oversubscribe=", "OMPI_MCA_rmaps_base_oversubscribe=",
-        "OMPI_MCA_hwloc_base_binding_policy=", "OMPI_MCA_btl_vader_backing_directory="}) {
-    if (absl::StartsWith(variable, prefix)) return true;
-  }
-  return false;
+bool StartsWithOneOf(absl::string_view text, std::initializer_list<absl::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](absl::string_view p) { return absl::StartsWith(text, p); });
 }
 
-bool IsLauncherVariable(absl::string_view variable) {
-  for (const absl::string_view prefix : {"OMPI_", "PMIX_", "PMI_", "OPAL_", "ORTE_", "PRTE_"}) {
-    if (absl::StartsWith(variable, prefix)) return true;
-  }
-  return false;
+// What mpirun 4.1 puts into the environment of a rank under the prefix that users also write.
+bool IsSetForRanks(absl::string_view variable) {
+  return StartsWithOneOf(variable, {"OMPI_MCA_ess=", "OMPI_MCA_ess_base_", "OMPI_MCA_pmix=", "OMPI_MCA_orte_",
+                                    "OMPI_MCA_initial_wdir=", "OMPI_MCA_shmem_RUNTIME_QUERY_hint=",
+                                    "OMPI_MCA_mpi_oversubscribe=", "OMPI_MCA_rmaps_base_oversubscribe=",
+                                    "OMPI_MCA_hwloc_base_binding_policy=", "OMPI_MCA_btl_vader_backing_directory="});
 }
 
 constexpr size_t kMostOutputBytes = 1 << 20;
@@ -135,21 +129,21 @@ std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours)
   std::vector<std::string> environment;
   for (const std::string& variable : ours) {
     const bool users = absl::StartsWith(variable, "OMPI_MCA_") && !(outer_job && IsSetForRanks(variable));
-    if (users || !IsLauncherVariable(variable)) environment.push_back(variable);
+    const bool launchers = StartsWithOneOf(variable, {"OMPI_", "PMIX_", "PMI_", "OPAL_", "ORTE_", "PRTE_"});
+    if (users || !launchers) environment.push_back(variable);
   }
   const std::string hwloc = absl::StrCat(kHwlocComponentsVariable, "=");
   if (std::none_of(ours.begin(), ours.end(), [&](const std::string& v) { return absl::StartsWith(v, hwloc); })) {
     environment.push_back(absl::StrCat(hwloc, kHwlocComponents));
   }
-  // Without either mpirun looks for its settings in the home of a user that nobody knows, and crashes. In / no stranger
-  // leaves any.
+  // Without either, mpirun looks for settings in an unknown user's home and crashes. In / no stranger leaves any.
   const bool has_home =
       std::any_of(ours.begin(), ours.end(), [](const std::string& v) { return absl::StartsWith(v, "HOME="); });
   if (!has_home && getpwuid(getuid()) == nullptr) environment.push_back("HOME=/");
   return environment;
 }
 
-std::vector<std::string> UsersMpiSettings(const std::vector<std::string>& ours) {
+std::vector<std::string> UserMpiSettings(const std::vector<std::string>& ours) {
   std::vector<std::string> settings;
   for (const std::string& variable : LaunchEnvironment(ours)) {
     if (absl::StartsWith(variable, "OMPI_MCA_")) settings.push_back(variable);

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_PROGRAM_OUTPUT_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_PROGRAM_OUTPUT_H_
 
-// Other programs: their words, their environment, what they print.
+// Running other programs: command lines, environment, output.
 
 #include <sys/types.h>
 
@@ -19,26 +19,26 @@ absl::StatusOr<std::vector<std::string>> SplitShellWords(absl::string_view text)
 // Joins with quotes where a shell needs them.
 std::string JoinShellWords(const std::vector<std::string>& words);
 
-// The environment a launcher gets, from ours ("NAME=value"): without what the launcher of an outer job set (OMPI_*,
-// PMIX_*, PMI_*, OPAL_*, ORTE_*, PRTE_*), but with the user's OMPI_MCA_* settings. Those that a launcher gives its
-// ranks, to be told apart only by name, go too when there is an outer job. kHwlocComponentsVariable is added where the
-// user has not set it, and HOME where neither a variable nor the list of users says it.
+// A launcher's environment, from ours ("NAME=value"): without the variables of an outer job's launcher (OMPI_*, PMIX_*,
+// PMI_*, OPAL_*, ORTE_*, PRTE_*), but with the user's OMPI_MCA_* settings, except those that launchers set for ranks if
+// there is an outer job. Adds kHwlocComponentsVariable where unset, and HOME where neither a variable nor the user
+// database has it.
 std::vector<std::string> LaunchEnvironment(const std::vector<std::string>& ours);
 
-// The settings of Open MPI among them that a launcher gets: OMPI_MCA_*.
-std::vector<std::string> UsersMpiSettings(const std::vector<std::string>& ours);
+// The OMPI_MCA_* settings of LaunchEnvironment.
+std::vector<std::string> UserMpiSettings(const std::vector<std::string>& ours);
 
-// The variables of this process, and one of them; empty: it is not set.
+// The variables of this process, and one of them, empty if unset.
 std::vector<std::string> OwnEnvironment();
 std::string Variable(const std::string& name);
 
-// What exec takes for these words, which must outlive it.
+// argv for exec; `words` must outlive it.
 std::vector<char*> WordPointers(std::vector<std::string>& words);
 
-// In a child that is about to run a program: signals as at first, no input, its output there.
+// In a child before exec: default signals, no input, standard output and error to `output`.
 void BecomeProgram(int output);
 
-// Appends what a descriptor that does not block has now, a megabyte at most. False at the end of it.
+// Appends what a non-blocking descriptor has now, at most a megabyte. False at its end.
 bool ReadAvailable(int descriptor, std::string* text);
 
 struct StartedProgram {
@@ -46,17 +46,16 @@ struct StartedProgram {
   int output = -1;     // read end of its standard output and error, merged
 };
 
-// Starts a program (a path, or a name that is sought in PATH) without input, in a session of its own, and killed when
-// the calling thread ends. Without a terminal a login that wants a password, or an unknown host confirmed, fails and
-// says so, where it would wait for ever. kNotFound when there is no such program, kResourceExhausted when no process
-// can be made.
+// Starts a program (a path, or a name in PATH) without input, in its own session; it is killed when the calling thread
+// ends. Without a terminal, a login that asks for a password or a host's confirmation fails instead of waiting for
+// ever. kNotFound: no such program; kResourceExhausted: no process can be made.
 absl::StatusOr<StartedProgram> StartProgram(const std::vector<std::string>& arguments,
                                             std::vector<std::string> environment);
 
 // Kills it and what it started.
 void KillProgram(pid_t process);
 
-// Waits for its end and gives how it ended (for WIFEXITED and so on); kills it when it takes longer.
+// Waits for its end, and kills it after `most`. Returns the wait status (WIFEXITED and so on).
 int AwaitProgramEnd(pid_t process, absl::Duration most);
 
 struct ProgramOutput {
@@ -64,8 +63,8 @@ struct ProgramOutput {
   std::string text;   // standard output and error, merged; at most the first megabyte
 };
 
-// Runs a program as StartProgram does, with our environment, to its end. kNotFound when it cannot be run,
-// kDeadlineExceeded when it took longer; it is then killed. Thread-safe.
+// Runs a program to its end, as StartProgram does, with our environment. kNotFound: it cannot be run;
+// kDeadlineExceeded: it took longer and was killed. Thread-safe.
 absl::StatusOr<ProgramOutput> RunForOutput(const std::vector<std::string>& arguments, absl::Duration deadline);
 
 // The program's path: as given when it holds a '/', else found in PATH. kNotFound.

@@ -1,10 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_PERPLEXITY_PERPLEXITY_H_
 #define STAGECOACH_COORDINATOR_PERPLEXITY_PERPLEXITY_H_
 
-// The arithmetic of llama.cpp's perplexity: the text is cut to windows of `context` tokens that do not overlap, what is
-// left at the end is dropped; in a vocabulary with a BOS token it replaces each window's first one. Of each window the
-// tokens at positions context/2 + 1 to context - 1 are scored: those whose prediction has at least half a window before
-// it.
+// Perplexity by llama.cpp's definition. The text is cut into disjoint windows of `context` tokens; a remainder is
+// dropped. If the vocabulary has a BOS token, it replaces each window's first token. Scored are the tokens at positions
+// context/2 + 1 to context - 1 of each window, which have at least half a window before them.
 
 #include <cstdint>
 #include <vector>
@@ -38,7 +37,7 @@ class WindowScore {
   // Positions [first, end) are wanted.
   WindowScore(int64_t first, int64_t end);
 
-  // kInternal for a position that was given before or a log-probability that is none (positive or not a number).
+  // kInternal: a position was scored twice, or a log-probability is positive or not a number.
   // Positions that are not wanted are ignored.
   absl::Status Add(const TargetLogprobs& scores);
   bool complete() const { return missing_ == 0; }
@@ -57,7 +56,7 @@ struct PerplexityEstimate {
   double error = 0;       // standard error of that mean, times the perplexity; 0 with fewer than two tokens
 };
 
-// Of all complete windows, added up in window order so that the order in which they came in makes no difference.
+// Over all complete windows, summed in window order, so that the order of arrival does not matter.
 PerplexityEstimate EstimatePerplexity(absl::Span<const WindowScore> windows);
 
 }  // namespace stagecoach

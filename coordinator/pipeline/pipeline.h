@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_PIPELINE_PIPELINE_H_
 #define STAGECOACH_COORDINATOR_PIPELINE_PIPELINE_H_
 
-// What the engine sees of the stages: micro-batches go in, results come out in the same order.
+// The engine's view of the stages: micro-batches go in, results come out in the same order.
 
 #include <optional>
 

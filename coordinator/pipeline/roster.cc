@@ -12,7 +12,7 @@
 namespace stagecoach {
 namespace {
 
-bool Moved(const pb::Heartbeat& before, const pb::Heartbeat& after) {
+bool CountersMoved(const pb::Heartbeat& before, const pb::Heartbeat& after) {
   return before.bytes_touched() != after.bytes_touched() || before.bytes_loaded() != after.bytes_loaded() ||
          before.layers_done() != after.layers_done() || before.steps_done() != after.steps_done() ||
          before.bytes_streamed() != after.bytes_streamed();
@@ -24,7 +24,7 @@ std::string Seconds(int64_t us) { return absl::StrFormat("%.1f s", us * 1e-6); }
 
 }  // namespace
 
-absl::Status OfStage(int stage, absl::Status status) {
+absl::Status WithStage(int stage, absl::Status status) {
   status.SetPayload(kStagePayload, absl::Cord(absl::StrCat(stage)));
   return status;
 }
@@ -53,7 +53,7 @@ std::optional<int> Roster::StageOfRank(int rank) const {
 
 void Roster::Heard(const pb::Heartbeat& heartbeat, int64_t now_us) {
   StageRecord& record = records_[heartbeat.stage()];
-  if (Moved(record.heartbeat, heartbeat)) moved_us_ = now_us;
+  if (CountersMoved(record.heartbeat, heartbeat)) moved_us_ = now_us;
   record.heartbeat = heartbeat;
   record.heard_us = now_us;
 }
@@ -92,8 +92,8 @@ absl::Status Roster::CheckAlive(int64_t now_us, int64_t oldest) const {
   for (int stage = 0; stage < stages(); ++stage) {
     const int64_t silent_us = now_us - records_[stage].heard_us;
     if (silent_us > kSilenceUs) {
-      return OfStage(stage, absl::UnavailableError(
-                                absl::StrCat("lost ", Describe(stage), ": no heartbeat for ", Seconds(silent_us))));
+      return WithStage(stage, absl::UnavailableError(
+                                  absl::StrCat("lost ", Describe(stage), ": no heartbeat for ", Seconds(silent_us))));
     }
   }
   const bool loading = !AllReady();
@@ -103,7 +103,7 @@ absl::Status Roster::CheckAlive(int64_t now_us, int64_t oldest) const {
     const StageRecord& record = records_[stage];
     const bool holds_it = loading ? !record.is_ready : static_cast<int64_t>(record.heartbeat.steps_done()) <= oldest;
     if (holds_it) {
-      return OfStage(
+      return WithStage(
           stage, absl::UnavailableError(absl::StrCat("lost ", Describe(stage), ": ", loading ? "loading" : "working",
                                                      " without progress for ", Seconds(now_us - moved_us_))));
     }

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_PIPELINE_ROSTER_H_
 #define STAGECOACH_COORDINATOR_PIPELINE_ROSTER_H_
 
-// Who the stages are, what was last heard of each, and which one is lost. Pure: the time comes from the caller. Not
-// thread-safe.
+// The stages, when each was last heard, and which one is lost. Pure: the time comes from the caller. Not thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -14,9 +13,8 @@
 
 namespace stagecoach {
 
-// The same error, which says for programs too which stage it is about; LostStage reads that, absent where it is
-// missing.
-absl::Status OfStage(int stage, absl::Status status);
+// Attaches a stage to an error; LostStage reads it back.
+absl::Status WithStage(int stage, absl::Status status);
 std::optional<int> LostStage(const absl::Status& status);
 
 struct StageRecord {
@@ -33,8 +31,8 @@ class Roster {
  public:
   static constexpr int64_t kSilenceUs = 6000000;  // a blip of a few seconds heals itself; a longer silence is a loss
 
-  // `hellos`: of the stages, by stage; their ranks are distinct. progress_timeout_us: how long work may be in hand
-  // without any counter moving.
+  // `hellos`: of the stages, by stage, with distinct ranks. progress_timeout_us: how long no counter may move while
+  // there is work.
   Roster(const std::vector<pb::Hello>& hellos, int64_t progress_timeout_us, int64_t now_us);
 
   int stages() const { return static_cast<int>(records_.size()); }
@@ -52,8 +50,8 @@ class Roster {
   // "stage 1 on node7 (process 4711)"
   std::string Describe(int stage) const;
 
-  // OK, or kUnavailable naming the lost stage, its host, process and for how long. `oldest`: the number of the oldest
-  // unconfirmed micro-batch, or -1 when there is none; loading counts as work in hand.
+  // OK, or kUnavailable with the lost stage, its host and process, and since when. `oldest`: the oldest unconfirmed
+  // micro-batch, -1: none; loading counts as work.
   absl::Status CheckAlive(int64_t now_us, int64_t oldest) const;
 
  private:

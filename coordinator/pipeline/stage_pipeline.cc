@@ -139,7 +139,7 @@ absl::Status StagePipeline::SendWeights() {
 absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
   const int stage = roster_.StageOfRank(frame.source()).value();  // no other receive is open
   const absl::StatusOr<ControlBody> decoded = DecodeControl(limits_.job, frame.bytes());
-  if (!decoded.ok()) return OfStage(stage, BadFrame(roster_.Describe(stage), decoded.status()));
+  if (!decoded.ok()) return WithStage(stage, BadFrame(roster_.Describe(stage), decoded.status()));
   const ControlBody& body = *decoded;
   const int64_t now = now_us_();
   if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&body); heartbeat != nullptr && heartbeat->stage() == stage) {
@@ -154,9 +154,10 @@ absl::Status StagePipeline::TakeTelemetry(const ReceivedFrame& frame) {
     roster_.Heard(*ready, now);
   } else if (const auto* failure = std::get_if<pb::StageFailure>(&body);
              failure != nullptr && failure->stage() == stage) {
-    const absl::Status status = OfStage(stage, {static_cast<absl::StatusCode>(failure->code()), failure->message()});
+    const absl::Status status = WithStage(stage, {static_cast<absl::StatusCode>(failure->code()), failure->message()});
     // A damaged frame is the network's fault, not the stage's: a new job may do better.
-    if (roster_.AllReady() && absl::IsDataLoss(status)) return OfStage(stage, absl::UnavailableError(status.message()));
+    if (roster_.AllReady() && absl::IsDataLoss(status))
+      return WithStage(stage, absl::UnavailableError(status.message()));
     return status.ok() ? absl::InternalError(absl::StrCat("stage ", stage, " failed without a reason")) : status;
   } else {
     return BadFrame(roster_.Describe(stage), absl::InvalidArgumentError("unexpected telemetry, or of another stage"));

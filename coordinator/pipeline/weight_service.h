@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_PIPELINE_WEIGHT_SERVICE_H_
 #define STAGECOACH_COORDINATOR_PIPELINE_WEIGHT_SERVICE_H_
 
-// Sends the stages the parts of the model's files that they ask for while they load, when the coordinator alone has
-// these files.
+// Sends loading stages the parts of the model's files that they request, when only the coordinator has the files.
 
 #include <cstdint>
 #include <deque>
@@ -22,9 +21,9 @@
 
 namespace stagecoach {
 
-// Used by one thread; reads the files on a thread of its own. A stage may have the headers of the files and its own
-// tensors; any other range is refused with one message, which ends that stage. Stages are served in turn, each with at
-// most kChunksOnTheWay chunks between the file and its host, so that memory does not grow with what they ask for.
+// Used by one thread; reads the files on another. A stage may request the files' headers and its own tensors; any other
+// range is refused with a message that ends the stage. Stages are served round-robin, each with at most kChunksOnTheWay
+// chunks between file and host, which bounds the memory.
 class WeightService {
  public:
   static constexpr int kChunksOnTheWay = 2;
@@ -35,19 +34,18 @@ class WeightService {
                 std::function<void()> wake);
   ~WeightService();
 
-  // A frame of the weights channel from a stage. kInvalidArgument: no request, or one more than the stage may have
-  // without answers.
+  // A frame of the weights channel. kInvalidArgument: not a request, or beyond the stage's limit of unanswered ones.
   absl::Status Take(int stage, absl::Span<const uint8_t> frame);
 
   struct Answer {
     int stage;
     std::shared_ptr<const FrameBuffer> frame;
   };
-  // The next answer to send, if there is one now; and has the next ones made. To be called often: that an answer has
-  // left is seen by its buffer's return.
+  // The next answer to send, if one is ready; also starts the next ones. Call it often: only the return of its buffer
+  // shows that an answer was sent.
   std::optional<Answer> Next();
 
-  // kDataLoss when what the stage says it received is not what it was sent.
+  // kDataLoss when the stage received other bytes than were sent.
   absl::Status CheckReceived(const pb::StageReady& ready) const;
 
   // Requests and answers so far: moves while anything does.

@@ -1,7 +1,6 @@
 #include "coordinator/plan/cluster_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -10,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
-#include "common/wire/bit_class.h"
+#include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/plan/saved_plan.h"
 
@@ -142,7 +141,7 @@ double LoadTokensPerS(const ClusterQuestion& question, double sequences, const D
   return sequences * output / (sequences * prompt / prefill.tokens_per_s + DecodedTokens(question.load) * decode.itl_s);
 }
 
-// In so many groups, or in more where micro-batches take no more rows.
+// In this number of groups, or more if micro-batches take no more rows.
 DecodePrediction DecodeIn(const ClusterQuestion& question, const PipelineModel& pipeline, int64_t sequences,
                           int64_t groups) {
   const int64_t most_rows = question.job.max_num_batched_tokens();
@@ -216,7 +215,7 @@ absl::StatusOr<int64_t> SequencesHeld(const ClusterQuestion& question, const Job
 
 // `micro_batches`: in flight; 0: those of the defaults for what is sized, and the best number for what is predicted.
 absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_t micro_batches) {
-  const std::vector<pb::Hello> hellos = HellosOf(question.profile, question.stage_hosts, question.job.isa());
+  const std::vector<pb::Hello> hellos = HellosOf(question);
   ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, PipelineOn(question, hellos));
   PipelineModel& pipeline = costs->model;
   const PartitionInput split_by = PartitionCosts(question, *costs);
@@ -257,16 +256,16 @@ int CoresOfHost(const std::string& host, const std::vector<pb::Hello>& hellos) {
 bool ProfileIsOf(const HostProfile& profile, const ModelDescription& model) {
   if (!profile.model.has_value()) return false;
   const ProbedModel& probed = *profile.model;
-  return probed.file_bytes == ModelFileBytes(model) &&
+  return probed.file_bytes == TotalBytes(model.file->fingerprints()) &&
          probed.header_hash == model.file->fingerprints().front().header_hash && probed.layer >= 0 &&
          probed.layer < model.hyper.layer_count();
 }
 
-std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<int>& stage_hosts,
-                                pb::InstructionSet wanted) {
+std::vector<pb::Hello> HellosOf(const ClusterQuestion& question) {
   std::vector<pb::Hello> hellos;
-  for (size_t s = 0; s < stage_hosts.size(); ++s) {
-    const HostFacts& host = profile.hosts[static_cast<size_t>(stage_hosts[s])];
+  const pb::InstructionSet wanted = question.job.isa();
+  for (size_t s = 0; s < question.stage_hosts.size(); ++s) {
+    const HostFacts& host = question.profile.hosts[static_cast<size_t>(question.stage_hosts[s])];
     pb::Hello& hello = hellos.emplace_back();
     hello.set_role(pb::Hello::ROLE_STAGE);
     hello.set_rank(static_cast<int32_t>(s) + 1);
@@ -314,13 +313,11 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
   return PlanJob(job, hellos, *question.model, epoch, &split_by);
 }
 
-absl::Status SplitAsRun(ClusterQuestion* question) {
+absl::Status UseDefaultSplit(ClusterQuestion* question) {
   if (question->job.layer_split_size() > 0) return absl::OkStatus();
   RETURN_IF_ERROR(Validate(*question));
-  ASSIGN_OR_RETURN(
-      const JobPlan as_run,
-      PlanJobUnmeasured(question->job, HellosOf(question->profile, question->stage_hosts, question->job.isa()),
-                        question->model, JobEpoch{}));
+  ASSIGN_OR_RETURN(const JobPlan as_run,
+                   PlanJobUnmeasured(question->job, HellosOf(*question), question->model, JobEpoch{}));
   for (const pb::StageAssignment& stage : as_run.stages) {
     question->job.add_layer_split(stage.last_layer() - stage.first_layer());
   }
@@ -335,7 +332,7 @@ absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question) {
   const int32_t asked = question.job.micro_batches();
   ASSIGN_OR_RETURN(ClusterPlan plan, PlanInFlight(question, asked));
   if (asked > 0 || plan.job.micro_batches == plan.job.most_groups) return plan;
-  // Frames in flight take memory: what is said of that is of the number that is recommended.
+  // Frames in flight take memory: plans it again with the recommended number.
   absl::StatusOr<ClusterPlan> as_recommended = PlanInFlight(question, plan.job.micro_batches);
   if (as_recommended.ok()) return as_recommended;
   return plan;

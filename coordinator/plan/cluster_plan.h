@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_CLUSTER_PLAN_H_
 #define STAGECOACH_COORDINATOR_PLAN_CLUSTER_PLAN_H_
 
-// How a model would run on a cluster, before it does: the job that the engine would make of these hosts (job_plan.h),
-// with its layers split by what each stage takes for the load in question, and how fast that will be (prediction.h).
-// Pure.
+// Plans a model on a cluster: the job that the engine would make of these hosts (job_plan.h), with layers split by the
+// stages' times for a given load, and its predicted speed (prediction.h). Pure.
 
 #include <cstdint>
 #include <deque>
@@ -40,7 +39,7 @@ struct ClusterQuestion {
   double coordinator_us = kAssumedTurnUs, wake_us = kAssumedWakeUs;  // PipelineModel::turn_s and wake_s
 };
 
-// What the predictions rest on: the pipeline with its layers given out, and what its steps cost.
+// The basis of the predictions: the pipeline with its layers assigned, and the costs of its steps.
 struct PlannedPipeline {
   ModelParts parts;
   std::optional<PartWork> measured_layer;  // that the profile's steps are of
@@ -66,24 +65,21 @@ struct ClusterPlan {
 // kResourceExhausted: it does not fit, or its KV cache does not hold one request.
 absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question);
 
-// The job of hosts that introduced themselves and of which nothing was measured: its layers are split as PlanCluster
-// would split them for the same hosts with assumed speeds (host_profile.h), by their cores and the instruction sets
-// that the job takes, and requests of the default load, as far as they fit the context. `hellos` as for PlanJob, whose
-// errors these are.
+// The job of hosts that were not measured. Layers are split as PlanCluster would for the same hosts with assumed speeds
+// (host_profile.h), by their cores and the job's instruction sets, for requests of the default load as far as they fit
+// the context. `hellos` and errors as for PlanJob.
 absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                           std::shared_ptr<const ModelDescription> model, const JobEpoch& epoch);
 
-// Gives the question's job, unless it has a split already, the layers of a run without a plan: PlanJobUnmeasured's. So
-// what is predicted is what will run, though the profile may know of a better split.
-absl::Status SplitAsRun(ClusterQuestion* question);
+// Gives the question's job the layer split of a run without a plan (PlanJobUnmeasured), unless it has one. The
+// prediction is then of what will run, even if the profile suggests a better split.
+absl::Status UseDefaultSplit(ClusterQuestion* question);
 
 // Whether the profile's step times are of this very model.
 bool ProfileIsOf(const HostProfile& profile, const ModelDescription& model);
 
-// The stages as they would introduce themselves. A host whose instruction sets are not known has the one that is
-// wanted.
-std::vector<pb::Hello> HellosOf(const HostProfile& profile, const std::vector<int>& stage_hosts,
-                                pb::InstructionSet wanted = pb::INSTRUCTION_SET_UNSPECIFIED);
+// The stages as they would introduce themselves. A host of unknown instruction sets has the one that the job asks for.
+std::vector<pb::Hello> HellosOf(const ClusterQuestion& question);
 
 }  // namespace stagecoach
 

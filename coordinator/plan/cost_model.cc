@@ -69,7 +69,7 @@ std::optional<double> Slope(const std::vector<StepTime>& steps, bool decode, con
   return slope.has_value() && *slope > 0 ? slope : std::nullopt;
 }
 
-// What so many threads read of what was measured with more, or as many.
+// The read rate of `threads` threads, from a measurement with as many or more.
 double ReadGbps(const HostSpeed& of_host, double threads) {
   const double measured = static_cast<double>(of_host.stages) * of_host.threads;
   if (threads >= measured) return of_host.read_gbps;
@@ -133,10 +133,6 @@ double LayerSeconds(const PartWork& layer, const StepLoad& load, const StageSpee
   const double attention = std::max(Over(load.KvTokensIn(layer) * layer.kv_token_bytes, speed.read_bytes),
                                     Over(load.PositionsIn(layer) * layer.attention_ops, speed.f32_ops));
   return MatrixSeconds(layer, load.rows, speed) + attention + speed.barriers_s;
-}
-
-double HeadSeconds(const PartWork& head, const StepLoad& load, const StageSpeed& speed) {
-  return MatrixSeconds(head, load.head_rows, speed);
 }
 
 StageCosts::StageCosts(const HostFacts* host, int threads, const ModelParts* parts, const PartWork* measured_layer)
@@ -228,7 +224,7 @@ double StageCosts::Layer(int64_t layer, const StepLoad& load, double active) con
 double StageCosts::Head(const StepLoad& load, double active) const {
   if (load.head_rows <= 0) return 0;
   const StageSpeed speed = *SpeedOfStage(*host_, threads_, active);
-  if (!measured_.has_value() || measured_->head.empty()) return HeadSeconds(parts_->head, load, speed);
+  if (!measured_.has_value() || measured_->head.empty()) return MatrixSeconds(parts_->head, load.head_rows, speed);
   return MatrixTime(measured_->head, parts_->head, parts_->head, load.head_rows, speed);
 }
 

@@ -12,8 +12,8 @@
 // and of the head the first line, for the rows that are sampled; sampling itself is not counted. Decoding b sequences
 // is bound by the first term below b* = peak * bytes of a weight / (2 * read bandwidth), and costs no more for one row
 // than for b* where every row touches all weights. A layer of experts costs more for every row that chooses others
-// (PartWork::BytesTouched), so that b rows in groups lose little by reading for each group. A layer with a window reads
-// and computes no position outside of it.
+// (PartWork::BytesTouched), so that b rows in groups lose little by reading for each group. Windows bound what is read
+// and computed.
 //
 // Where a host's profile has measured steps of this model, they take the roofline's place:
 //
@@ -70,15 +70,13 @@ struct StageSpeed {
   double barriers_s = 0;  // of one layer
 };
 
-// The share of one of `active` stages (>= 1; the mean, so it need not be whole) that compute at the same moment, with
-// `threads` threads each: of the read bandwidth 1 / active of what the host gives so many stages; of the arithmetic
-// what so many threads do, but no more than their share of the cores. Fewer threads than those that read so fast read
-// as much less as they are fewer, or what is assumed of a core (host_profile.h) where that is more. nullopt for a host
-// without speeds.
+// The speed of one of `active` stages (>= 1; a mean, not necessarily whole) that compute at the same time with
+// `threads` threads each. Read bandwidth: 1 / active of what the host gives so many stages. Arithmetic: what so many
+// threads do, up to their share of the cores. Fewer threads than were measured read proportionally less, but at least
+// the assumed rate of a core (host_profile.h). nullopt: a host without speeds.
 std::optional<StageSpeed> SpeedOfStage(const HostFacts& host, int threads, double active);
 
 double LayerSeconds(const PartWork& layer, const StepLoad& load, const StageSpeed& speed);
-double HeadSeconds(const PartWork& head, const StepLoad& load, const StageSpeed& speed);
 
 // A stage's host as the costs see it.
 class StageCosts {

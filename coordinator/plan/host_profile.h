@@ -1,13 +1,12 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_HOST_PROFILE_H_
 #define STAGECOACH_COORDINATOR_PLAN_HOST_PROFILE_H_
 
-// What is known of the hosts of a cluster and of the links between them: measured by `coordinator probe`, or written by
-// hand. Both are one JSON document, described at ParseHostProfile. Pure; thread-safe.
+// Facts about the hosts of a cluster and their links: measured by `coordinator probe`, or written by hand. Both are one
+// JSON document, described at ParseHostProfile. Pure; thread-safe.
 //
-// Units: memory in bytes, rates of memory in 10^9 bytes a second, of arithmetic in 10^9 operations a second (a
-// multiply-add of one element counts as two), times in microseconds, rates of links in 10^9 bits a second.
+// Units: memory in bytes; memory rates in 10^9 bytes a second; arithmetic in 10^9 operations a second (a multiply-add
+// of one element counts as two); times in microseconds; links in 10^9 bits a second.
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,8 +20,7 @@ namespace stagecoach {
 
 inline constexpr int kHostProfileVersion = 1;
 
-// What `stages` processes on a host can do when they work at the same moment, each with `threads` threads: the sum over
-// all of them. Divide by `stages` for the share of one.
+// The summed speed of `stages` processes on a host that run at the same time with `threads` threads each.
 struct HostSpeed {
   int stages = 1;
   int threads = 1;       // of each
@@ -34,9 +32,9 @@ struct HostSpeed {
 };
 void SortSpeeds(std::vector<HostSpeed>* speeds);  // by stages, then threads; of equal ones the first stays first
 
-// How long a step takes in one process that has the host for itself. `rows` rows of `sequences` sequences, as many of
-// each: rows == sequences is decode, sequences == 1 otherwise a chunk of a prompt. The last row of every sequence sees
-// `context` positions, itself included; a chunk from position 0 has context == rows.
+// The time of a step in one process that has the host to itself. Each of `sequences` sequences has the same number of
+// `rows`: rows == sequences is decode, otherwise sequences == 1 is a chunk of a prompt. The last row of every sequence
+// sees `context` positions, itself included; a chunk from position 0 has context == rows.
 struct StepTime {
   int rows = 1;
   int sequences = 1;
@@ -79,8 +77,8 @@ struct LinkFacts {
   friend bool operator==(const LinkFacts&, const LinkFacts&) = default;
 };
 
-// What the links of some hosts to all others go through, such as a rack's: in each direction its bandwidth is shared by
-// all frames that leave, or enter, these hosts. Known to simulations alone: the predictions take links to be free.
+// An uplink that some hosts share to all others, such as a rack's: in each direction its bandwidth is shared by all
+// frames that leave, or enter, these hosts. Used by simulations only: the predictions take links to be independent.
 struct UplinkFacts {
   std::string name;             // unique in a profile
   double bandwidth_gbit_s = 0;  // > 0; of each direction
@@ -127,38 +125,25 @@ struct HostProfile {
 inline constexpr double kLocalLatencyUs = 2;
 inline constexpr double kLocalBandwidthGbitS = 40;
 
-// The link from one host to another (indices): the slowest of those that name this direction, by latency and bandwidth
-// each; else the same of the other direction; else, for one host with itself, the two numbers above, and for two hosts
-// the default link. Absent where nothing is known.
+// The link from one host to another (indices): the worst latency and the worst bandwidth of the links that name this
+// direction; else of the other one; else within a host the numbers above, between hosts the default. Absent: unknown.
 std::optional<LinkFacts> LinkBetween(const HostProfile& profile, int from, int to);
 
-// Of the host's speeds that with most stages, but not above `stages`, and of these that with most threads, but not
-// above `threads`; where there is none so small, the smallest. nullptr where the host has no speeds.
+// The host's speed with the most stages not above `stages`, and of these the one with the most threads not above
+// `threads`; if all are larger, the smallest. nullptr: the host has no speeds.
 const HostSpeed* SpeedOf(const HostFacts& host, int stages, int threads);
 
-// What is taken for hosts and links that nobody has measured or described: round numbers of servers of the last years,
-// on the low side. Good enough to compare plans with each other, not to promise a speed. Their ratios decide how layers
-// are split: prompts are bound by arithmetic and hardly use the output head; decoding is bound by reading and pays for
-// the head in every step.
+// Assumptions for hosts and links that were neither measured nor described: round, conservative numbers of recent
+// servers. Good for comparing plans, not for promising speeds. Their ratios decide how layers are split: prompts are
+// bound by arithmetic and hardly use the output head; decoding is bound by reading and pays for the head in every step.
 inline constexpr double kAssumedReadGbpsOfCore = 10, kAssumedReadGbpsOfHost = 80;  // the lesser of cores' and host's
 inline constexpr double kAssumedLinkGbitS = 10, kAssumedLinkLatencyUs = 50;        // between two hosts
 
-// Of the coordinator for a micro-batch: amid the 11 to 43 us that were seen on two cores of a Sapphire Rapids. From a
-// frame's arrival until whoever waits for it has it: a guess. simulate_bench.py --calibrate takes both from a run.
+// The coordinator's time per micro-batch: 11 to 43 us were seen on two cores of a Sapphire Rapids. The time from a
+// frame's arrival until its receiver wakes: a guess. simulate_bench.py --calibrate measures both in a run.
 inline constexpr double kAssumedTurnUs = 25, kAssumedWakeUs = 50;
 
-// Of a core with the kernels of an instruction set, in 10^9 operations a second; bf16 is 0 without its dot. What
-// AVX-512 VNNI has is a round number; the others stand to it as they did in kernel_bench on a Sapphire Rapids (busy
-// machine, processor time, two runs, GOP/s with AVX2, AVX-512, VNNI and VNNI with the BF16 dot): prefill of Q8_0 51,
-// 62, 267, 243, of Q4_0 82, 96, 178, 186, of Q4_K 84, 86, 144, 184, of Q6_K 59, 70, 112, 112 (in the mean 0.4 and 0.46
-// of VNNI); of F32 41, 63, 64, 64, attention 29, 59, 59, 59; of BF16 39, 68, 64, 54. Scalar kernels: the peak of scalar
-// code. Arm's sets were not measured, and are taken for VNNI.
-struct AssumedRates {
-  double int8_gops = 0, bf16_gops = 0, f32_gops = 0;
-};
-AssumedRates AssumedRatesOfCore(InstructionSet isa);
-
-// A host of which only these are known; its speeds are the numbers above. `isa`: that its stages compute with.
+// A host with assumed speeds. `isa`: the instruction set of its stages.
 HostFacts AssumedHost(const std::string& name, int cores, uint64_t available_bytes, InstructionSet isa);
 
 LinkFacts AssumedLink();
@@ -184,7 +169,7 @@ inline constexpr char kClusterFileExample[] =
 // kInvalidArgument: `file`, the field, what was expected and what was found.
 absl::StatusOr<HostProfile> ParseHostProfile(absl::string_view file, absl::string_view text);
 
-// The document of a profile, with every field; reading it gives the same profile.
+// The document of a profile, with every field; parsing it returns the same profile.
 std::string HostProfileJson(const HostProfile& profile);
 
 // Reads the file and parses it. kNotFound as of ReadDocument.

@@ -14,9 +14,8 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
-#include "common/step/sampling_limits.h"
-#include "common/step/window_blocks.h"
-#include "common/wire/bit_class.h"
+#include "common/step/sampling.h"
+#include "common/step/step.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/plan/saved_plan.h"
@@ -198,7 +197,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   if (job.weights() == pb::WEIGHT_SOURCE_STREAM) {
     stage->set_weights(job.weights());
     for (const uint64_t bytes : model.file->opened_bytes()) stage->add_opened_bytes(bytes);
-    // A stage that opens only what it was sent cannot look at any tensor's blocks to find it.
+    // A stage that opens only what it was sent cannot detect it from a tensor's blocks.
     stage->set_q2_layout(Q2LayoutName(model.file->q2_layout()));
     stage->set_weights_cache(job.weights_cache());
     stage->set_weights_timeout_us(static_cast<uint64_t>(job.stage_timeout_s() * 1e6));
@@ -239,12 +238,6 @@ Cores CoresOf(const pb::Hello& hello) {
   return cores;
 }
 
-// What the CPU quota leaves of the cores; a rank that knows of no cores has told how many threads can run.
-int32_t UsableCores(const pb::Hello& hello) {
-  const size_t cores = CoresOf(hello).size();
-  return cores == 0 ? hello.allowed_cores() : std::min(static_cast<int32_t>(cores), hello.allowed_cores());
-}
-
 std::set<int32_t> CpuSet(const pb::Hello& hello) {
   std::set<int32_t> cpus;
   for (const pb::CpuPlace& place : hello.cpus()) cpus.insert(place.cpu());
@@ -253,11 +246,6 @@ std::set<int32_t> CpuSet(const pb::Hello& hello) {
 
 // The stages of one host, as indices.
 using Host = std::vector<size_t>;
-
-bool ShareOneSet(const std::vector<pb::Hello>& stages, const Host& host) {
-  const std::set<int32_t> first = CpuSet(stages[host[0]]);
-  return std::all_of(host.begin(), host.end(), [&](size_t stage) { return CpuSet(stages[stage]) == first; });
-}
 
 // The stages of the host that may use a CPU of this one's, itself included.
 Host Contenders(const std::vector<pb::Hello>& stages, const Host& host, size_t stage) {
@@ -328,7 +316,9 @@ std::vector<int32_t> PlaceWithin(const Cores& run, int32_t threads) {
 void BindHost(const std::vector<pb::Hello>& stages, const Host& host, std::vector<StageCpus>* plan) {
   const pb::Hello& hello = stages[host[0]];
   const Cores cores = CoresOf(hello);
-  if (HasQuota(hello) || !ShareOneSet(stages, host)) return;
+  const std::set<int32_t> first = CpuSet(hello);
+  const auto has_first = [&](size_t stage) { return CpuSet(stages[stage]) == first; };
+  if (HasQuota(hello) || !std::all_of(host.begin(), host.end(), has_first)) return;
   if (const int32_t threads = (*plan)[host[0]].threads;
       host.size() == 1 && static_cast<size_t>(threads) < cores.size()) {
     (*plan)[host[0]].cpus = PlaceWithin(OnFewestNodes(cores, threads), threads);
@@ -421,10 +411,13 @@ std::vector<StageCpus> PlanCpus(const std::vector<pb::Hello>& stages, int32_t th
   std::vector<StageCpus> plan(stages.size());
   for (const auto& [name, host] : hosts) {
     for (const size_t stage : host) {
-      int32_t share = UsableCores(stages[stage]) / static_cast<int32_t>(Contenders(stages, host, stage).size());
+      // A rank without a list of cores has reported how many threads can run.
+      const auto cores = static_cast<int32_t>(CoresOf(stages[stage]).size()), allowed = stages[stage].allowed_cores();
+      int32_t share = cores == 0 ? allowed : std::min(cores, allowed);
+      share /= static_cast<int32_t>(Contenders(stages, host, stage).size());
       // A quota is one for all, whatever CPUs each may use.
       if (HasQuota(stages[stage])) {
-        share = std::min(share, stages[stage].allowed_cores() / static_cast<int32_t>(host.size()));
+        share = std::min(share, allowed / static_cast<int32_t>(host.size()));
       }
       plan[stage].threads = threads > 0 ? threads : std::max(1, share);
     }

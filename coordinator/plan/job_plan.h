@@ -1,14 +1,14 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_JOB_PLAN_H_
 #define STAGECOACH_COORDINATOR_PLAN_JOB_PLAN_H_
 
-// From what the user asked for, what the model needs and what the hosts have: what each stage is, and where it
-// computes.
+// Plans a job from settings, the model's needs and the hosts' resources: each stage's layers, threads and pools.
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/job_settings.h"
 #include "common/model/model_description.h"
 #include "common/wire/frame.h"
 #include "coordinator/plan/partitioner.h"
@@ -17,15 +17,9 @@
 
 namespace stagecoach {
 
-struct JobPlan {
+struct JobPlan : BatchingRoom {
   std::vector<pb::StageAssignment> stages;
-  int64_t context = 0;  // most tokens a sequence may have
-  int64_t max_open_tokens = 0;
-  std::vector<int32_t> group_blocks;   // [groups] blocks of each block group's pool, on every stage
-  std::vector<int64_t> group_windows;  // [groups] behind which they are released, 0: never; empty: none is
-  int32_t micro_batches = 0;           // in flight
-  int32_t most_groups = 0;             // of decode rows: with more than micro_batches as many are in flight
-  bool bf16_dot = false;               // the bit class
+  bool bf16_dot = false;  // the bit class
 
   // The first block group without a window: its pool bounds the tokens that sequences can have.
   size_t full_group() const;
@@ -41,7 +35,7 @@ absl::Status CheckWorld(const pb::ConfigureJob& job, int stages);
 //   context         min(the model's, what the pool holds)
 //   kv_cache_bytes  half of what weights and buffers leave of each host's memory (stage_memory.h)
 //   micro_batches   the number of stages; one more while decode rows go round in that many groups
-//   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (bit_class.h)
+//   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (handshake.h)
 // The pools have the same number of blocks everywhere: the minimum over the stages. Those of groups with a window have
 // no more than all sequences can use (stage_memory.h).
 // kInvalidArgument: a field out of range, or against the model. kResourceExhausted: weights, buffers or not even one

@@ -89,13 +89,6 @@ std::vector<Number> RunningSums(const std::vector<Number>& values) {
   return sums;
 }
 
-// Each stage with memory enough of its own.
-std::vector<HostMemory> FreeHosts(int stages) {
-  std::vector<HostMemory> hosts;
-  for (int s = 0; s < stages; ++s) hosts.push_back({"", s, s + 1, std::numeric_limits<uint64_t>::max()});
-  return hosts;
-}
-
 class Partitioner {
  public:
   // `hosts`: whose memory bounds the split.
@@ -282,7 +275,9 @@ class Partitioner {
 
 absl::StatusOr<std::vector<LayerRange>> PartitionLayers(const PartitionInput& input) {
   RETURN_IF_ERROR(CheckInput(input));
-  const std::vector<LayerRange> best = Partitioner(input, FreeHosts(input.stages)).Solve();
+  std::vector<HostMemory> unbounded;  // each stage with memory enough of its own
+  for (int s = 0; s < input.stages; ++s) unbounded.push_back({"", s, s + 1, std::numeric_limits<uint64_t>::max()});
+  const std::vector<LayerRange> best = Partitioner(input, std::move(unbounded)).Solve();
   const Partitioner within(input, input.memory.hosts);
   if (within.Fits(best)) return best;
   RETURN_IF_ERROR(within.CheckThatSomethingFits());

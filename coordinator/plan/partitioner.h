@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_PARTITIONER_H_
 #define STAGECOACH_COORDINATOR_PLAN_PARTITIONER_H_
 
-// Which layers each stage gets. A pipeline is as fast as its slowest stage, so the split minimises the largest stage
-// time, within what the hosts have of memory. Pure functions.
+// Assigns layers to stages. The split minimises the largest stage time, within the hosts' memory. Pure.
 
 #include <cstdint>
 #include <string>
@@ -47,23 +46,20 @@ struct PartitionMemory {
 struct PartitionInput {
   int stages = 1;
   std::vector<PartCosts> costs;  // [stages], or the one of all
-  // [stages] how long the link behind a stage is busy with what it sends; empty: 0. That goes on beside the computing,
-  // so a stage's time is at least this.
+  // [stages] how long the link behind a stage is busy with what it sends; empty: 0. A lower bound of a stage's time.
   std::vector<double> hop_cost;
   PartitionMemory memory;  // without hosts: there is always enough
 };
 
-// The exact optimum by dynamic programming, O(stages * layers^2). Among the splits with the smallest maximum (equal
-// within 1e-12 of it, so that rounding does not decide) the one with the smallest sum of squared stage times, the most
-// even one; among equals of that the one that gives more layers to earlier stages.
+// The exact optimum by dynamic programming, O(stages * layers^2). Among the splits with the smallest maximum (within
+// 1e-12, for rounding) the most even one, by the sum of squared stage times; ties go to more layers on earlier stages.
 //
-// Only splits that fit into the hosts' memory count. Where the best of all splits fits it is the answer; otherwise a
-// second search keeps account of what the stages of one host hold together, O(stages * layers^3) where a host has
-// several.
+// Only splits that fit the hosts' memory count. If the best of all splits fits, it is the answer; otherwise a second
+// search tracks what the stages of one host hold together, O(stages * layers^3) if a host has several.
 //
 // kInvalidArgument: stages < 1, more stages than layers, a cost out of range, lists of the wrong length, hosts that are
-// not the stages in order. kResourceExhausted: no split fits; names the hosts that lack memory in the split
-// where the largest lack is least, with what is needed and what is there.
+// not the stages in order. kResourceExhausted: no split fits; names the hosts that lack memory in the split whose
+// largest lack is smallest, with what they need and have.
 absl::StatusOr<std::vector<LayerRange>> PartitionLayers(const PartitionInput& input);
 
 // A split by hand: layers of each stage in stage order, "10,9,9". kInvalidArgument, with all numbers involved, when it

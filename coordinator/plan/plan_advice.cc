@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "common/job/job_limits.h"
 #include "common/wire/job_proto.h"
 
@@ -21,7 +22,7 @@ std::vector<int> DistinctHosts(const std::vector<int>& stage_hosts) {
   return hosts;
 }
 
-// What a host that nobody has seen yet would be reached by: the slowest link there is.
+// The link to a new host: the slowest known link.
 LinkFacts LinkOfNewHost(const HostProfile& profile) {
   std::optional<LinkFacts> slowest = profile.default_link;
   for (const LinkFacts& link : profile.links) {
@@ -53,8 +54,8 @@ void AddHost(ClusterQuestion* question) {
   question->stage_hosts.insert(question->stage_hosts.end(), static_cast<size_t>(stages), added);
 }
 
-// Makes the change in the question; false where it would change nothing, or is none.
-bool Make(PlanChange change, const ClusterPlan& plan, ClusterQuestion* question) {
+// Applies the change to the question; false if it has no effect or is impossible.
+bool ApplyChange(PlanChange change, const ClusterPlan& plan, ClusterQuestion* question) {
   pb::ConfigureJob& job = question->job;
   HostProfile& profile = question->profile;
   const std::vector<int> hosts = DistinctHosts(question->stage_hosts);
@@ -133,7 +134,7 @@ std::optional<IndependentJobs> Independent(const ClusterQuestion& question) {
 
 constexpr double kMuchLonger = 2;  // times the longest context that was measured
 
-// Lines that are true of hosts, in the order in which they were first said.
+// Notes with the hosts that they apply to, in order of first appearance.
 class HostNotes {
  public:
   void Add(const std::string& line, const std::string& host) {
@@ -152,18 +153,16 @@ class HostNotes {
   std::vector<std::pair<std::string, std::vector<std::string>>> notes_;
 };
 
-std::string ThreadsText(int threads) { return absl::StrCat(threads, threads == 1 ? " thread" : " threads"); }
-
-// What is said of a host's rates for `stages` stages there, this one included.
+// Notes on a host's rates with `stages` stages there, this one included.
 void AddRates(const HostFacts& host, bool measured, int stages, int threads, HostNotes* notes) {
   const HostSpeed& speed = *SpeedOf(host, stages, threads);
   if (const int known = speed.stages * speed.threads, used = stages * threads; used < known) {
-    notes->Add(absl::StrCat("its rates are of ", ThreadsText(known), ", the stages there have ", used,
+    notes->Add(absl::StrCat("its rates are of ", CountOf(known, "thread"), ", the stages there have ", used,
                             ": each of these is taken to read its part, or ", kAssumedReadGbpsOfCore,
                             " GB/s where that is more"),
                host.name);
   } else if (measured && known < used) {
-    notes->Add(absl::StrCat("its rates were measured with ", ThreadsText(known), ", the stages there have ", used,
+    notes->Add(absl::StrCat("its rates were measured with ", CountOf(known, "thread"), ", the stages there have ", used,
                             ": arithmetic is scaled by threads, as far as there are cores, reading is not"),
                host.name);
   }
@@ -177,8 +176,8 @@ void AddRates(const HostFacts& host, bool measured, int stages, int threads, Hos
 void AddSteps(const HostFacts& host, const StageCosts& costs, int threads, double context, HostNotes* notes) {
   if (!costs.measured()) return;
   if (costs.measured_threads() != threads) {
-    notes->Add(absl::StrCat("steps were timed with ", ThreadsText(costs.measured_threads()), ", the stages there have ",
-                            threads, " each: times are scaled as the rates of so many are"),
+    notes->Add(absl::StrCat("steps were timed with ", CountOf(costs.measured_threads(), "thread"),
+                            ", the stages there have ", threads, " each: times are scaled as the rates of so many are"),
                host.name);
   }
   if (context > kMuchLonger * static_cast<double>(costs.measured_context())) {
@@ -208,7 +207,7 @@ PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan) {
        {PlanChange::kMoreSequences, PlanChange::kFasterLinks, PlanChange::kMoreMemory, PlanChange::kAnotherHost,
         PlanChange::kOneStageAHost, PlanChange::kBestSplit, PlanChange::kBestChunk, PlanChange::kBestGroups}) {
     ClusterQuestion changed = question;
-    if (!Make(change, plan, &changed)) continue;
+    if (!ApplyChange(change, plan, &changed)) continue;
     const absl::StatusOr<ClusterPlan> other = PlanCluster(changed);
     if (!other.ok()) continue;
     advice.alternatives.push_back({change, other->output_tokens_per_s, other->decode.itl_s, other->prefill.ttft_s});

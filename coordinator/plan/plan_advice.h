@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_PLAN_ADVICE_H_
 #define STAGECOACH_COORDINATOR_PLAN_PLAN_ADVICE_H_
 
-// What else is to be said of a plan: what one could do instead, and where it goes beyond what was measured. Pure.
+// Advice about a plan: alternatives, and where it extrapolates from measurements. Pure.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace stagecoach {
 
-// Each alternative is planned as the plan was, with one thing changed.
+// Each alternative is planned like the plan, with one change.
 enum class PlanChange {
   kMoreSequences,  // twice as many at once
   kFasterLinks,    // between hosts, ten times the bandwidth
@@ -31,8 +31,7 @@ struct PlanAlternative {
   double ttft_s = 0;
 };
 
-// A job of one stage on each host that holds the model alone, with its part of the sequences, or as many of these at
-// once as its KV cache holds: the others wait.
+// One-stage jobs, one on each host that holds the model alone. Each has its part of the sequences, within its KV cache.
 struct IndependentJobs {
   std::vector<int> hosts;          // indices into the profile's; never empty
   std::vector<int64_t> sequences;  // [hosts] at once
@@ -47,9 +46,8 @@ struct PlanAdvice {
 // `plan`: what PlanCluster made of the question.
 PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan);
 
-// A line for each way in which the case that was measured is another one than the plan's, with what is made of it: the
-// model, the type of K and V, the instruction set, threads, stages at once, the length of the context; with the hosts
-// that it is so on. Empty: nothing is. `plan`: what PlanCluster made of the question.
+// A line for each way in which the plan extrapolates from what was measured (model, type of K and V, instruction set,
+// threads, stages at once, context length), how it is accounted for, and the hosts. `plan`: PlanCluster's.
 std::vector<std::string> ExtrapolationsOf(const ClusterQuestion& question, const ClusterPlan& plan);
 
 }  // namespace stagecoach

@@ -13,7 +13,18 @@ constexpr double kChunkMargin = 0.02;
 
 double Sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-// What a group of `rows` costs each stage when `groups` are under way.
+// A step of one stage: its layers, and the head for the last.
+double StageSeconds(const PipelineModel& pipeline, int stage, const StepLoad& load, double in_flight) {
+  const PipelineStage& of = pipeline.stages[stage];
+  const double active = ActiveStages(pipeline, stage, in_flight);
+  double seconds = 0;
+  for (int64_t layer = of.layers.begin; layer < of.layers.end; ++layer) {
+    seconds += of.costs->Layer(layer, load, active);
+  }
+  return stage + 1 == pipeline.size() ? seconds + of.costs->Head(load, active) : seconds;
+}
+
+// The time of a group of `rows` on each stage with `groups` in flight.
 std::vector<double> DecodeSteps(const PipelineModel& pipeline, double rows, double context, int groups) {
   std::vector<double> steps;
   steps.reserve(static_cast<size_t>(pipeline.size()));
@@ -70,16 +81,6 @@ double FirstTokenSeconds(const PipelineModel& pipeline, int64_t prompt_tokens, i
 double ActiveStages(const PipelineModel& pipeline, int stage, double in_flight) {
   const double on_host = pipeline.stages[stage].host_stages;
   return std::clamp(on_host * std::min<double>(in_flight, pipeline.size()) / pipeline.size(), 1.0, on_host);
-}
-
-double StageSeconds(const PipelineModel& pipeline, int stage, const StepLoad& load, double in_flight) {
-  const PipelineStage& of = pipeline.stages[stage];
-  const double active = ActiveStages(pipeline, stage, in_flight);
-  double seconds = 0;
-  for (int64_t layer = of.layers.begin; layer < of.layers.end; ++layer) {
-    seconds += of.costs->Layer(layer, load, active);
-  }
-  return stage + 1 == pipeline.size() ? seconds + of.costs->Head(load, active) : seconds;
 }
 
 double LinkSeconds(const PipelineModel& pipeline, int stage, double rows) {

@@ -1,14 +1,12 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_PREDICTION_H_
 #define STAGECOACH_COORDINATOR_PLAN_PREDICTION_H_
 
-// How fast a pipeline of stages will be, from what steps cost them (cost_model.h) and from the links between them.
-// Pure. Times in seconds.
+// How fast a pipeline of stages will be, from what steps cost (cost_model.h) and links take. Pure. Times in seconds.
 //
 // Words: S stages; t_s what a step costs stage s; l_s how long its frame occupies the link behind it, which overlaps
 // with computing (a thread of its own sends); h_s = latency + l_s what the frame takes to arrive.
 //
-// Decode of n sequences in M groups of n/M rows (performance of pipelines: GPipe, Huang et al. 2019, section 2.3;
-// micro-batched decode: Pope et al. 2022):
+// Decode of n sequences in M groups of n/M rows (GPipe, Huang et al. 2019, section 2.3; decode: Pope et al. 2022):
 //   one round     R = sum(t_s + h_s) + latency to the first stage + c + (S + 1) * w: a token comes back before its
 //                 sequence goes on; c: the coordinator's turn, w: until whoever waits for a frame has it
 //   cycle         T = max(R, M * max_s(t_s, l_s, c)); every sequence gets one token a cycle: the gap between its tokens
@@ -59,11 +57,9 @@ struct PipelineModel {
   int64_t window() const { return stages.front().costs->window(); }  // for StepLoad
 };
 
-// How many of a host's stages compute at the same moment, on average, when `in_flight` micro-batches are under way.
+// The mean number of a host's stages that compute at the same time with `in_flight` micro-batches in flight.
 double ActiveStages(const PipelineModel& pipeline, int stage, double in_flight);
 
-// A step of one stage: its layers, and the head for the last.
-double StageSeconds(const PipelineModel& pipeline, int stage, const StepLoad& load, double in_flight);
 // How long its frame occupies the link behind it; the last stage's result has no hidden states.
 double LinkSeconds(const PipelineModel& pipeline, int stage, double rows);
 
@@ -79,14 +75,13 @@ struct DecodePrediction {
   double bubble = 0;                // share of the stages' time; the sum of the four below
   double bubble_few = 0, bubble_imbalance = 0, bubble_hop = 0, bubble_coordinator = 0;
 };
-// `groups`: 1 .. sequences. `context`: positions that a row attends to. `in_flight`: groups that are under way at once
-// where these are fewer than all, because a micro-batch takes no more rows: then R is waited for groups / in_flight
-// times; 0: all.
+// `groups`: 1 .. sequences. `context`: positions that a row attends to. `in_flight`: groups in flight at once if fewer
+// than all, because a micro-batch takes no more rows: then R is waited for groups / in_flight times; 0: all.
 DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups,
                                int in_flight = 0);
 
-// The chunks of a prompt. Of more than `most`, so many, evenly from the prompt's length: what they cost is nearly
-// linear in the history, so that each stands for `each` of them. `window`: see StepLoad.
+// The chunks of a prompt. If there are more than `most`, evenly spaced samples, each standing for `each` chunks: costs
+// are nearly linear in the history. `window`: see StepLoad.
 struct PromptChunks {
   std::vector<StepLoad> loads;
   double each = 1;
@@ -105,8 +100,8 @@ struct PrefillPrediction {
 };
 // `in_flight`: most micro-batches between the coordinator's submitting one and its result.
 PrefillPrediction PredictPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t chunk, int in_flight);
-// With micro-batches enough, the chunk with the earliest first token among `most_rows` and the powers of two from
-// kSmallestChunk up to it that are smaller; of those within 2 % of it the largest, which keeps matrices the busiest.
+// With unlimited micro-batches in flight: the chunk size with the earliest first token among `most_rows` and the
+// smaller powers of two from kSmallestChunk; of those within 2 % of it the largest, which uses matrices best.
 inline constexpr int64_t kSmallestChunk = 64;
 PrefillPrediction PredictBestPrefill(const PipelineModel& pipeline, int64_t prompt_tokens, int64_t most_rows);
 

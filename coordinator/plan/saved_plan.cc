@@ -30,9 +30,9 @@ std::vector<std::string> ModelDifferences(const pb::PlannedFor& planned, const M
     differences.push_back(
         absl::StrCat("it is for a model of ", planned.layers(), " layers, this one has ", model.hyper.layer_count()));
   }
-  if (planned.file_bytes() != ModelFileBytes(model)) {
-    differences.push_back(
-        absl::StrCat("it is for a model of ", planned.file_bytes(), " bytes, this one has ", ModelFileBytes(model)));
+  if (planned.file_bytes() != TotalBytes(model.file->fingerprints())) {
+    differences.push_back(absl::StrCat("it is for a model of ", planned.file_bytes(), " bytes, this one has ",
+                                       TotalBytes(model.file->fingerprints())));
   }
   if (planned.header_hash() != hash) {
     differences.push_back(absl::StrFormat("it is for a model whose header has the hash %016x, this one's is %016x",
@@ -41,7 +41,7 @@ std::vector<std::string> ModelDifferences(const pb::PlannedFor& planned, const M
   return differences;
 }
 
-// An address is no name of a host: which host it is cannot be told.
+// An address does not identify a host by name, so it matches any.
 bool MayBeSameHost(absl::string_view a, absl::string_view b) {
   const auto is_address = [](absl::string_view name) {
     return name.find_first_not_of("0123456789.") == absl::string_view::npos || absl::StrContains(name, ':');
@@ -134,14 +134,8 @@ absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_vi
       absl::StrCat("'", file, "': the layers of plan.stages add up to ", layers, ", but plan.layers is ", plan.layers));
 }
 
-uint64_t ModelFileBytes(const ModelDescription& model) {
-  uint64_t bytes = 0;
-  for (const FileFingerprint& shard : model.file->fingerprints()) bytes += shard.size_bytes;
-  return bytes;
-}
-
 void SetModelOf(const ModelDescription& model, SavedPlan* plan) {
-  plan->file_bytes = ModelFileBytes(model);
+  plan->file_bytes = TotalBytes(model.file->fingerprints());
   plan->header_hash = model.file->fingerprints().front().header_hash;
   plan->layers = model.hyper.layer_count();
 }

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_SAVED_PLAN_H_
 #define STAGECOACH_COORDINATOR_PLAN_SAVED_PLAN_H_
 
-// The part of a plan that a later job takes over, as it stands in the document of `coordinator plan`: under "plan", so
-// that whatever else the document says is for people. Pure, but for ReadSavedPlan.
+// The part of a plan that later jobs follow: the object "plan" in the document of `coordinator plan`, whose other
+// fields are for people. Pure, except ReadSavedPlan.
 
 #include <cstdint>
 #include <string>
@@ -45,22 +45,19 @@ Json SavedPlanJson(const SavedPlan& plan);
 // Of a whole document. kInvalidArgument: `file`, the field, what was expected and what was found.
 absl::StatusOr<SavedPlan> ParseSavedPlan(absl::string_view file, absl::string_view text);
 
-uint64_t ModelFileBytes(const ModelDescription& model);  // of all shards
-
 // The fields of the plan that say which model it is for.
 void SetModelOf(const ModelDescription& model, SavedPlan* plan);
 
-// What an engine is told of it, to hold against the model and the hosts that it finds.
+// The part that the engine checks against the model and the hosts that it finds.
 pb::PlannedFor PlannedForOf(const SavedPlan& plan);
 
-// Whether a plan still fits: the model's bytes, header and layers; the number of stages, their hosts (by name up to the
-// first dot; an address says nothing) and cores, and that what was planned for the stages of a host is available there.
-// kFailedPrecondition says all that differs, and how to make a new one.
+// Checks that a plan still fits: the model's bytes, header and layers; the number of stages; their hosts (by name up to
+// the first dot; addresses are not compared) and cores; and the memory planned for the stages of each host.
+// kFailedPrecondition: everything that differs, and how to make a new plan.
 absl::Status CheckPlanned(const pb::PlannedFor& planned, const std::vector<pb::Hello>& hellos,
                           const ModelDescription& model);
 
-// "n1:2,n2": the hosts in Open MPI's words, each with the stages that follow each other there; empty for a plan of this
-// host alone.
+// "n1:2,n2": the hosts in Open MPI's notation, with the number of consecutive stages on each; empty: this host alone.
 std::string HostListOf(const SavedPlan& plan);
 
 // Reads the file and parses it. kNotFound as of ReadDocument.

@@ -11,7 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
-#include "common/step/window_blocks.h"
+#include "common/step/step.h"
 #include "common/wire/frame.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"

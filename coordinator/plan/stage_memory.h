@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_PLAN_STAGE_MEMORY_H_
 #define STAGECOACH_COORDINATOR_PLAN_STAGE_MEMORY_H_
 
-// What stages take of their hosts' memory, and how many KV blocks their pools can have. Pure.
+// The memory that stages take, and the number of KV blocks that their pools can have. Pure.
 
 #include <cstdint>
 #include <vector>
@@ -41,14 +41,12 @@ absl::StatusOr<StageMemory> StageMemoryOf(const ModelDescription& model, const p
 // [groups] One block of each of the stage's layers in the group. kInvalidArgument: as above.
 absl::StatusOr<std::vector<uint64_t>> KvBlockBytes(const ModelDescription& model, const pb::StageAssignment& stage);
 
-// Behind which windows blocks of a model's groups are given back: [groups] as of its layers, or empty where no group
-// has one. Where all have, the first one keeps its blocks all the same: the prefix cache's entries hang on a group that
-// does.
+// [groups] The window behind which each block group's blocks are freed; empty if no group has one. If all have one, the
+// first keeps its blocks anyway: the prefix cache's entries need a group that does.
 std::vector<int64_t> ReleaseWindows(const HyperParameters& hyper);
 
-// How the pools of a job's block groups go together. Those without a window all have the same number of blocks, which
-// is what a job's room is told by. One with a window (common/step/window_blocks.h) has as many, but no more than the
-// sequences can use of it.
+// The pool sizes of a job's block groups. Pools without a window have equally many blocks, which define the job's room.
+// A pool with a window (common/step/step.h) has as many, but at most what the sequences can use of it.
 class PoolSizes {
  public:
   PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper);
@@ -79,9 +77,8 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
                                    const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                    int64_t wanted_context);
 
-// What PlanBlocks must find left of a host's memory for the pools, where one block of group g of its stages takes
-// block_bytes[g]: enough for one block, and on a relaunch for job.min_kv_tokens(). At most 2^50. Only where
-// job.kv_cache_bytes() is 0.
+// The memory that PlanBlocks needs for a host's pools, if one block of group g of its stages takes block_bytes[g]: one
+// block, and on a relaunch job.min_kv_tokens(). At most 2^50. Only for job.kv_cache_bytes() == 0.
 uint64_t LeastPoolBytes(const pb::ConfigureJob& job, const PoolSizes& pools, absl::Span<const uint64_t> block_bytes);
 
 // Blocks that max_num_seqs sequences of `context` tokens can use, as far as a pool can have them.

@@ -167,6 +167,21 @@ absl::Status WritePiece(const GgufFile& file, const QuantizeStep& step, const Pi
                        scratch->encoded);
 }
 
+// The value of general.file_type: llama.cpp's number for a file that is mostly of this type.
+uint32_t GgufFileType(TensorType type) {
+  switch (type) {
+    case TensorType::kF32: return 0;
+    case TensorType::kF16: return 1;
+    case TensorType::kQ4_0: return 2;
+    case TensorType::kQ8_0: return 7;
+    case TensorType::kQ4_K: return 14;  // Q4_K_S: the same type for every matrix
+    case TensorType::kQ6_K: return 18;
+    case TensorType::kBF16: return 32;
+    case TensorType::kQ1_0: return 40;
+    default: CHECK(false);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<GgufStreamWriter>> CreateFile(const GgufFile& file, const QuantizePlan& plan,
                                                              const QuantizeRun& run) {
   ASSIGN_OR_RETURN(std::vector<GgufRawEntry> metadata, file.ReadRawMetadata());
@@ -236,7 +251,7 @@ std::string Summary(const QuantizePlan& plan, uint64_t source_bytes, uint64_t fi
   std::map<uint32_t, TypeTotal> totals;
   TypeTotal all;
   for (const QuantizeStep& step : plan.steps) {
-    const uint64_t weights = static_cast<uint64_t>(step.tensor->rows() * step.tensor->cols());
+    const uint64_t weights = step.tensor->elements();
     const TensorTypeInfo& type = *FindTensorType(step.type_id);
     const uint64_t bytes = weights / type.block_elements * type.block_bytes;
     for (TypeTotal* total : {&totals[step.type_id], &all}) {
@@ -292,9 +307,9 @@ class QuantizeVerb : public Verb {
   absl::Status Write(const GgufFile& file, const QuantizePlan& plan, TensorType file_type) {
     SignalWatch& signals = SignalWatch::Get();
     signals.EndAtSecondStop();
-    uint64_t tensor_bytes = 0, source_bytes = 0;
+    uint64_t tensor_bytes = 0;
     for (const GgufTensor& tensor : file.tensors()) tensor_bytes += tensor.bytes;
-    for (const FileFingerprint& fingerprint : file.fingerprints()) source_bytes += fingerprint.size_bytes;
+    const uint64_t source_bytes = TotalBytes(file.fingerprints());
     ProgressLine line(verbosity_.ShowProgress());
     QuantizeRun run{out_, file_type, threads_, force_, allow_damaged_, {}};
     run.progress = [&](uint64_t done) -> absl::Status {
@@ -348,20 +363,6 @@ absl::StatusOr<QuantizePlan> PlanQuantize(const GgufFile& file, const QuantizeTy
   }
   plan.notes = fallbacks.Notes();
   return plan;
-}
-
-uint32_t GgufFileType(TensorType type) {
-  switch (type) {
-    case TensorType::kF32: return 0;
-    case TensorType::kF16: return 1;
-    case TensorType::kQ4_0: return 2;
-    case TensorType::kQ8_0: return 7;
-    case TensorType::kQ4_K: return 14;  // Q4_K_S: the same type for every matrix
-    case TensorType::kQ6_K: return 18;
-    case TensorType::kBF16: return 32;
-    case TensorType::kQ1_0: return 40;
-    default: CHECK(false);
-  }
 }
 
 absl::StatusOr<uint64_t> Quantize(const GgufFile& file, const QuantizePlan& plan, const QuantizeRun& run) {

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_QUANTIZE_QUANTIZE_H_
 #define STAGECOACH_COORDINATOR_QUANTIZE_QUANTIZE_H_
 
-// A model file in smaller types: which tensor gets which type, from the tensor directory alone, and the new file.
+// Quantises a model file: chooses each tensor's type from the tensor directory, and writes the new file.
 
 #include <cstdint>
 #include <functional>
@@ -34,14 +34,11 @@ struct QuantizePlan {
   std::vector<std::string> notes;   // what the user should know: types that a row length does not allow
 };
 
-// Matrices (two dimensions or more) whose names end in ".weight" get the wanted type, but norms and the router of
-// experts stay as they are, as do vectors. Without `pure` the head gets Q6_K when the wanted type has fewer bits, as
-// with llama.cpp. Where a row is no multiple of a type's block, the tensor gets Q8_0, or F16 when that does not divide
-// it either. kUnimplemented for a matrix that is neither F32, F16 nor BF16 nor of the wanted type already.
+// Matrices (two or more dimensions) whose names end in ".weight" get the wanted type; norms, the router of experts and
+// vectors stay as they are. Without `pure` the head gets Q6_K if the wanted type has fewer bits, as in llama.cpp. If a
+// row is no multiple of a type's block, the tensor gets Q8_0, else F16. kUnimplemented: a matrix that is neither F32,
+// F16, BF16 nor already of the wanted type.
 absl::StatusOr<QuantizePlan> PlanQuantize(const GgufFile& file, const QuantizeTypes& types);
-
-// The value of general.file_type: llama.cpp's number for a file that is mostly of this type.
-uint32_t GgufFileType(TensorType type);
 
 struct QuantizeRun {
   std::string out_path;
@@ -49,7 +46,7 @@ struct QuantizeRun {
   int64_t threads = 0;                       // 0: one a core
   bool replace = false;                      // an existing file
   bool allow_damaged = false;                // take damaged tensors as they are
-  // Told after each piece how many bytes of the source's tensors are done; one call at a time. Not OK: the work ends
+  // Called after each piece, one call at a time, with the bytes of source tensors done so far. An error ends the work
   // with that status. May be empty.
   std::function<absl::Status(uint64_t done_bytes)> progress;
 };

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_AXIS_SCALE_H_
 #define STAGECOACH_COORDINATOR_REPORT_AXIS_SCALE_H_
 
-// From values to pixels, and the round numbers to mark between. Pure. Whatever the values are - none, one, all equal,
-// zero, huge, not finite - a scale has a span, and gives finite pixels.
+// Maps values to pixels, and chooses round numbers to mark. Pure. A scale has a positive span and gives finite pixels
+// for any values: none, one, equal, zero, huge, not finite.
 
 #include <string>
 #include <vector>
@@ -22,11 +22,10 @@ std::string TickLabel(double value);
 
 class AxisScale {
  public:
-  // A scale that holds all of `values` but those that are not finite, and on a logarithmic one those that are not
-  // positive. A linear one starts at zero if no value is negative and `from_zero` is set. Its ends are round numbers;
-  // at most `ticks` (>= 2) of them are marked.
+  // A scale that contains all finite values (on a logarithmic scale: all positive ones). A linear scale starts at zero
+  // if `from_zero` is set and no value is negative. Its ends are round numbers; at most `ticks` (>= 2) are marked.
   static AxisScale ForValues(ScaleKind kind, const std::vector<double>& values, bool from_zero, int ticks);
-  // Marks these values alone (not empty), whatever numbers they are; the ends lie a little beyond them.
+  // Marks exactly these values (not empty); the ends lie a little beyond them.
   static AxisScale AtValues(ScaleKind kind, std::vector<double> values);
 
   // Pixels of the ends.

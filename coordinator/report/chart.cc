@@ -233,8 +233,7 @@ void DrawSeries(SvgCanvas* canvas, const ChartSeries& series, const Plot& plot) 
   }
 }
 
-// Labels of points, each at the first of a few places around its point where it covers neither a marker nor another
-// label.
+// Labels of points, each at the first of a few places around it where it covers no marker and no other label.
 void DrawPointLabels(SvgCanvas* canvas, const XyChart& chart, const Plot& plot) {
   const double font = kSmallFont, height = font, away = kMarkerRadius + 3;
   std::vector<Box> taken;

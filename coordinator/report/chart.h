@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_CHART_H_
 #define STAGECOACH_COORDINATOR_REPORT_CHART_H_
 
-// The two charts of a report, as SVG pictures: points and lines over two axes, and rows of bars over one. Pure: the
-// same chart gives the same text.
+// A report's charts as SVG pictures: points and lines over two axes, rows of bars over one. Pure, deterministic.
 
 #include <cstddef>
 #include <limits>
@@ -14,11 +13,11 @@
 
 namespace stagecoach {
 
-// Of every chart: so narrow that text of kFontSize can be read on a phone, two a row on a desk.
+// The width of every chart: narrow enough to read kFontSize on a phone; two fit side by side on a desk.
 inline constexpr double kChartWidth = 440;
 
-// A series has a colour, a dash pattern and a marker, each of which tells it apart without the other two: on paper, in
-// grey, for the colour-blind (colours after Okabe and Ito, darkened for white paper).
+// Colour, dash pattern and marker of a series. Each alone tells it apart: on paper, in grey, for the colour-blind
+// (colours after Okabe and Ito, darkened for white paper).
 struct SeriesStyle {
   const char* colour;
   const char* dashes;  // of `stroke-dasharray`; "none" for a solid line
@@ -31,7 +30,7 @@ inline constexpr SeriesStyle kSeriesStyles[] = {
     {"#a07600", "12 4", MarkerShape::kDownTriangle}, {"#3a3a3a", "4 2 1 2 1 2", MarkerShape::kCross},
     {"#3d97cf", "5 2", MarkerShape::kStar},          {"#c2185b", "1 3", MarkerShape::kHexagon},
 };
-// More series than these in one chart could not be told apart.
+// More series in one chart would be indistinguishable.
 inline constexpr int kMostSeries = sizeof(kSeriesStyles) / sizeof(kSeriesStyles[0]);
 
 // Wraps round.
@@ -61,8 +60,8 @@ struct ChartSeries {
   bool hollow = false;             // markers: simulated, nothing ran
 };
 
-// Drawn in grey behind the points: a line, which is ideal or a floor, or the area between y_low and y_high. Those of
-// one label share its entry in the legend.
+// Drawn in grey behind the points: a line (ideal, floor) or the area between y_low and y_high; a legend entry each
+// label.
 struct ChartGuide {
   std::string label;
   std::vector<ChartPoint> points;
@@ -101,7 +100,7 @@ struct RowMark {
 struct ChartRow {
   std::string heading;        // empty: none
   std::string label;          // to the left of the bar; short
-  std::vector<double> parts;  // [RowChart::parts] widths, from the left; what is not finite or negative is none
+  std::vector<double> parts;  // [RowChart::parts] widths, from the left; negative and non-finite ones are skipped
   double low = 0, high = 0;   // an error bar where they differ
   std::vector<double> marks;  // [RowChart::marks] kNoValue for none
   std::string note;           // to the right of the bar

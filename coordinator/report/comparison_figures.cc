@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "coordinator/report/report_figure.h"
 #include "coordinator/report/report_text.h"
 
@@ -29,8 +30,7 @@ std::string RatioSentence(const std::vector<double>& ratios, absl::string_view w
                       FigureText(spread.low), " to ", FigureText(spread.high), ").");
 }
 
-// Of each cell the series that it belongs to: how many stages, and what was not real; without the stages where that
-// were more than can be told apart.
+// The series of each cell: how many stages, and what was not real; without the stages where those are too many.
 std::vector<std::string> SeriesNames(const CellPointers& cells) {
   std::vector<std::string> names;
   for (bool with_stages : {true, false}) {
@@ -223,6 +223,7 @@ std::vector<ReportFigure> ChoiceFigures(const CellPointers& cells) {
   std::stable_sort(choices.begin(), choices.end(),
                    [](const GainAndFigure& a, const GainAndFigure& b) { return a.first > b.first; });
   std::vector<ReportFigure> figures;
+  figures.reserve(choices.size());
   for (GainAndFigure& choice : choices) figures.push_back(std::move(choice.second));
   return figures;
 }

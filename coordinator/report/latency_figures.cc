@@ -1,7 +1,6 @@
 // What requests wait for at a throughput.
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +32,7 @@ Spread LatencyMs(const SweepCell& cell, const LatencyKind& kind) { return cell.M
 
 Spread OutputRate(const SweepCell& cell) { return cell.Of(&SweepResult::output_tokens_per_s); }
 
-// How much is asked of the pipeline, as far as it can be told: requests at once, or a second.
+// The load, if known: concurrent requests, or requests a second.
 double LoadOf(const SweepCell& cell) {
   const std::string& arrivals = cell.config.arrivals;
   const size_t colon = arrivals.rfind("poisson:", 0) == 0 ? 8 : std::string::npos;

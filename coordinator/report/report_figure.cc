@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "coordinator/report/report_text.h"
 
 namespace stagecoach {
@@ -86,6 +87,7 @@ std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t
   *left_out = groups.size() > most ? groups.size() - most : 0;
   if (*left_out == 0) return groups;
   std::vector<std::pair<bool, double>> best;
+  best.reserve(groups.size());
   for (const CellPointers& group : groups) best.emplace_back(!group[0]->prefill_only(), BestThroughput(group));
   std::vector<size_t> order(groups.size());
   std::iota(order.begin(), order.end(), 0);
@@ -93,12 +95,14 @@ std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t
   order.resize(most);
   std::sort(order.begin(), order.end());
   std::vector<CellPointers> fastest;
+  fastest.reserve(most);
   for (size_t index : order) fastest.push_back(std::move(groups[index]));
   return fastest;
 }
 
 CellPointers FastestCells(const CellPointers& cells, size_t most, size_t* left_out) {
   std::vector<CellPointers> single;
+  single.reserve(cells.size());
   for (const SweepCell* cell : cells) single.push_back({cell});
   return Joined(FastestGroups(std::move(single), most, left_out));
 }

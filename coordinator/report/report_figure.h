@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_REPORT_FIGURE_H_
 #define STAGECOACH_COORDINATOR_REPORT_REPORT_FIGURE_H_
 
-// The pictures of a report: each is made only where there are points for it, and says in a sentence or two what is to
-// be seen, and what predictions and simulated points in it rest on. Of each kind the most telling ones come first.
-// Pure.
+// The figures of a report. Each is made only if there are points for it, and has a sentence or two: what it shows, and
+// what predictions and simulated points rest on. The most telling ones of each kind come first. Pure.
 
 #include <string>
 #include <vector>
@@ -20,8 +19,7 @@ struct ReportFigure {
   std::string page_svg, file_svg;  // within the page, where the title stands above it; and alone
 };
 
-// `shown`: whose values they are; the picture says which of them are simulated or have emulated links, and the sentence
-// what simulations rest on.
+// `shown`: the cells of the figure. The picture marks simulated ones and emulated links, the sentence their basis.
 ReportFigure MakeXyFigure(std::string id, const std::string& sentence, XyChart chart, const CellPointers& shown);
 ReportFigure MakeRowFigure(std::string id, const std::string& sentence, RowChart chart, const CellPointers& shown);
 
@@ -34,12 +32,11 @@ ChartPoint SpreadPoint(double x, const Spread& y, std::string tooltip);
 // A row of a chart with one bar: the median, and its repetitions' spread as error bar.
 ChartRow SpreadRow(const SweepCell& cell, std::string heading, const Spread& value);
 
-// The `most` groups with the highest throughput, decode before prefill, in the order in which they were; `left_out`:
-// how many others there are.
+// The `most` groups with the highest throughput, decode before prefill, in their order; `left_out`: how many others.
 std::vector<CellPointers> FastestGroups(std::vector<CellPointers> groups, size_t most, size_t* left_out);
 double BestThroughput(const CellPointers& group);
 CellPointers FastestCells(const CellPointers& cells, size_t most, size_t* left_out);  // the same of single ones
-// The one to speak of: that with the highest throughput, of what was measured if anything was. `groups`: not empty.
+// The group with the highest throughput, measured before simulated. `groups`: not empty.
 const CellPointers& FastestGroup(const std::vector<CellPointers>& groups);
 // " 3 more configurations are in the table." or nothing.
 std::string LeftOutSentence(size_t left_out);
@@ -52,8 +49,7 @@ std::vector<ReportFigure> LatencyFigures(const CellPointers& cells);
 std::vector<ReportFigure> TimeFigures(const CellPointers& cells);
 // What was predicted beside what came out.
 std::vector<ReportFigure> PredictionFigures(const CellPointers& cells);
-// Configurations that differ in one choice alone (policies, groups, chunks, types); what makes the largest difference
-// first.
+// Configurations that differ in one choice alone (policies, groups, chunks, types); the largest difference first.
 std::vector<ReportFigure> ChoiceFigures(const CellPointers& cells);
 
 }  // namespace stagecoach

@@ -6,12 +6,12 @@
 #include <optional>
 #include <set>
 #include <tuple>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/shown_text.h"
 #include "common/json/json_value.h"
 #include "coordinator/report/report_text.h"
 #include "coordinator/report/svg_canvas.h"
@@ -26,8 +26,8 @@ std::string Card(const std::string& name, const std::string& figure, const std::
                       EscapeMarkup(unit), "</p>", EscapeMarkup(rest), "</dd></div>\n");
 }
 
-// The one with the largest value above 0; nullptr where there is none.
-const SweepCell* Foremost(const CellPointers& cells, const CellValue& value) {
+// The cell with the largest value above 0; nullptr if there is none.
+const SweepCell* BestCell(const CellPointers& cells, const CellValue& value) {
   const auto rank = [&](const SweepCell& cell) {
     return std::make_tuple(!cell.simulated, !cell.prefill_only(), value(cell));
   };
@@ -69,7 +69,7 @@ std::string LatencyCard(const CellPointers& cells, const CellLabels& labels, con
                         const std::string& unit, Percentiles SweepResult::*sample, absl::string_view prediction) {
   const auto median_ms = [sample](const SweepCell& cell) { return cell.MsOf(sample, &Percentiles::p50).median; };
   const SweepCell* quickest =
-      Foremost(cells, [&](const SweepCell& cell) { return median_ms(cell) > 0 ? 1 / median_ms(cell) : 0; });
+      BestCell(cells, [&](const SweepCell& cell) { return median_ms(cell) > 0 ? 1 / median_ms(cell) : 0; });
   if (quickest == nullptr) return "";
   return Card(name, FigureText(median_ms(*quickest)), unit,
               labels.Of(*quickest) + PredictedText(*quickest, prediction));
@@ -124,11 +124,6 @@ std::string PercentilesText(const SweepCell& cell, Percentiles SweepResult::*sam
                     : "-";
 }
 
-std::string OriginText(const SweepCell& cell) {
-  if (cell.simulated) return "simulated";
-  return cell.link_emulated() ? "emulated links" : "measured";
-}
-
 // What went otherwise than meant, over all repetitions.
 std::string IncidentsText(const SweepCell& cell) {
   std::vector<std::string> texts;
@@ -177,7 +172,7 @@ void AddFields(const std::string& path, const Json& object, CsvLine* line) {
   }
 }
 
-// Every point has the same fields: those of a prediction are empty where there is none.
+// Every point has the same fields; without a prediction its fields are empty.
 CsvLine LineOf(SweepPoint point) {
   const bool predicted = point.prediction.has_value();
   if (!predicted) point.prediction.emplace();
@@ -200,7 +195,7 @@ CsvLine LineOf(SweepPoint point) {
 std::string CardsHtml(const CellPointers& cells) {
   const CellLabels labels(cells, {});
   std::string html = "<dl class=\"cards\">\n";
-  const SweepCell* fastest = Foremost(cells, [](const SweepCell& cell) { return cell.Throughput().median; });
+  const SweepCell* fastest = BestCell(cells, [](const SweepCell& cell) { return cell.Throughput().median; });
   if (fastest != nullptr) absl::StrAppend(&html, RateCard(*fastest, labels), TimeCard(*fastest));
   absl::StrAppend(
       &html, LatencyCard(cells, labels, "Shortest median gap", "ms between tokens", &SweepResult::itl_s, "itl"),
@@ -219,7 +214,8 @@ ReportTable ResultTable(const CellPointers& cells) {
     if (cell->runs.empty()) continue;
     const auto of = [&](double SweepResult::*value) { return cell->Of(value); };
     const bool bounded = cell->config.slo_ttft_s > 0 || cell->config.slo_itl_s > 0;
-    table.rows.push_back({labels.Of(*cell), OriginText(*cell), absl::StrCat(cell->runs.size()),
+    const char* origin = cell->simulated ? "simulated" : cell->link_emulated() ? "emulated links" : "measured";
+    table.rows.push_back({labels.Of(*cell), origin, absl::StrCat(cell->runs.size()),
                           SpreadText(of(&SweepResult::output_tokens_per_s), 1),
                           FigureText(of(&SweepResult::prompt_tokens_per_s).median),
                           PercentilesText(*cell, &SweepResult::ttft_s), PercentilesText(*cell, &SweepResult::itl_s),

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_REPORT_TABLES_H_
 #define STAGECOACH_COORDINATOR_REPORT_REPORT_TABLES_H_
 
-// The numbers of a report: the answers that stand first, tables as plain text in cells, and all points as CSV. Pure.
+// The numbers of a report: the cards at its top, tables as plain text in cells, and all points as CSV. Pure.
 
 #include <string>
 #include <vector>
@@ -12,15 +12,15 @@
 
 namespace stagecoach {
 
-// As HTML: which configuration has the highest throughput and where its time went; which has the shortest gap between
-// tokens and which the shortest wait for the first one, medians each; how far predictions and measurements are apart,
-// and what the predictions rest on; how many points there are. What was measured comes before what was simulated, and
-// decode before prefill, for their numbers do not compare. What nobody measured is left out.
+// The cards as HTML: the configuration with the highest throughput and where its time went; those with the shortest
+// median gap between tokens and the shortest median wait for the first; how far predictions and measurements are apart,
+// and what the predictions rest on; the number of points. Measured comes before simulated, and decode before prefill,
+// because their numbers do not compare. Cards without data are left out.
 std::string CardsHtml(const CellPointers& cells);
 
 struct ReportTable {
   std::vector<std::string> header;
-  size_t left = 1;                             // so many columns are flush left, the others right
+  size_t left = 1;                             // columns that are flush left; the others are flush right
   std::vector<std::vector<std::string>> rows;  // as many cells as the header has
 };
 
@@ -36,8 +36,7 @@ ReportTable CommonTable(const CellPointers& cells);
 ReportTable MachineTable(const CellPointers& cells);
 
 // All points, each repetition, with every field of the record under its path, such as `config.stages` and
-// `result.ttft_s.p50` (coordinator/bench/sweep_point.h); of the stages the sums of their times. RFC 4180, the first
-// line names the columns.
+// `result.ttft_s.p50` (coordinator/bench/sweep_point.h); of stages the sums of times. RFC 4180 with a line of names.
 std::string PointsCsv(absl::Span<const SweepPoint> points);
 
 }  // namespace stagecoach

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -41,11 +40,6 @@ std::string RateText(double value) {
 std::string BytesText(uint64_t bytes) {
   const double mib = static_cast<double>(bytes) / (1 << 20);
   return mib >= 1024 ? FigureText(mib / 1024) + " GiB" : FigureText(mib) + " MiB";
-}
-
-std::string CountOf(int64_t count, absl::string_view noun) {
-  if (count == 1) return absl::StrCat("1 ", noun);
-  return absl::StrCat(count, " ", noun, absl::EndsWith(noun, "ch") ? "es" : "s");
 }
 
 }  // namespace stagecoach

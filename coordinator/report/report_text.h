@@ -1,12 +1,10 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_REPORT_TEXT_H_
 #define STAGECOACH_COORDINATOR_REPORT_REPORT_TEXT_H_
 
-// Numbers as readers want them. Pure; what is not finite becomes "-".
+// Numbers as text for readers. Pure; values that are not finite become "-".
 
 #include <cstdint>
 #include <string>
-
-#include "absl/strings/string_view.h"
 
 namespace stagecoach {
 
@@ -26,9 +24,6 @@ std::string DurationText(double seconds);
 std::string RateText(double value);
 // "604 MiB".
 std::string BytesText(uint64_t bytes);
-// "1 stage", "2 stages", "2 micro-batches".
-std::string CountOf(int64_t count, absl::string_view noun);
-
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_COORDINATOR_REPORT_REPORT_TEXT_H_

@@ -83,7 +83,7 @@ std::string StrongSentence(const CellPointers& group, const std::string& label, 
 
 ChartPoint PlainPoint(double x, double y) { return {x, y, y, y}; }
 
-// The throughput of groups that grow along one number, each beside what it would be in proportion.
+// The throughput of groups that grow along one number, each with its proportional ideal.
 XyChart DrawStrong(const std::vector<CellPointers>& groups, const CellLabels& labels, const std::string& count_name,
                    const std::string& rate, const CellNumber& of) {
   XyChart chart;

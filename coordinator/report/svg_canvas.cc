@@ -33,7 +33,7 @@ double CharacterWidth(char c) {
 
 constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
 
-// The bytes of the UTF-8 character that `text` starts with; 0 if it is none, or one that XML does not allow.
+// The size of the UTF-8 character that `text` starts with; 0 if it is invalid or not allowed in XML.
 size_t CharacterBytes(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);

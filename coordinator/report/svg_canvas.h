@@ -1,10 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_SVG_CANVAS_H_
 #define STAGECOACH_COORDINATOR_REPORT_SVG_CANVAS_H_
 
-// Builds the text of one SVG picture (SVG 1.1 within an HTML page or as a file of its own). It refers to nothing
-// outside of itself. All text is escaped here and nowhere else; a style is a list of attributes written in our sources,
-// never text of a user. Coordinates in pixels of the picture, from its upper left corner; they are finite, or this
-// program has a bug.
+// Builds one SVG picture (SVG 1.1, within an HTML page or as a file). It refers to nothing outside itself. All text is
+// escaped here; a style is a list of our own attributes. Coordinates: finite pixels from the upper left.
 
 #include <string>
 #include <vector>
@@ -13,13 +11,12 @@
 
 namespace stagecoach {
 
-// As the content of an element or a quoted attribute, in XML and in HTML. What is no UTF-8, and characters that XML
-// does not allow, become U+FFFD.
+// As content or quoted attribute, in XML and HTML. What is no UTF-8 or not allowed in XML becomes U+FFFD.
 std::string EscapeMarkup(absl::string_view text);
 
-// How wide text will be in a picture, so that nothing is drawn over it: a program that writes SVG cannot ask the font.
-// In pixels at that size of a font, by the widths of Helvetica, which Arial and Liberation Sans share; characters
-// outside of ASCII count as wide ones.
+// The estimated width of text, so that nothing is drawn over it: a program that writes SVG cannot ask the font. In
+// pixels at this font size, by the widths of Helvetica, which Arial and Liberation Sans share; non-ASCII counts as
+// wide.
 double TextWidth(absl::string_view text, double font_size);
 // The text, or as much of its start as fits with an ellipsis behind it; nothing where not even that fits.
 std::string ElideText(absl::string_view text, double width, double font_size);
@@ -57,8 +54,7 @@ class SvgCanvas {
   // What is drawn between the two shows this text when a pointer rests on it.
   void BeginTooltip(absl::string_view text);
   void EndTooltip();
-  // A pattern to fill with as `fill="url(#id)"`; `id` is unique on the page where the picture stands. Lines from the
-  // lower left to the upper right, or dots.
+  // A pattern for `fill="url(#id)"`; `id` is unique on the page. Lines from lower left to upper right, or dots.
   enum class Pattern { kLines, kDots };
   void DefinePattern(absl::string_view id, Pattern pattern, absl::string_view colour);
 

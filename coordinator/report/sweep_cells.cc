@@ -1,6 +1,5 @@
 #include "coordinator/report/sweep_cells.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/base/shown_text.h"
 #include "coordinator/report/report_text.h"
 
 namespace stagecoach {
@@ -67,6 +67,22 @@ std::string TextOfFields(const SweepCell& cell, const std::vector<SweepField>& f
   return text;
 }
 
+// Of the fields that follow others by nature (how many sequences may run, how many requests arrive, which hosts a
+// number of stages takes, ...) those that `leaders` determine in these cells: equal leaders, equal follower.
+std::vector<SweepField> FollowingFields(const CellPointers& cells, const std::vector<SweepField>& leaders) {
+  std::vector<SweepField> following;
+  for (SweepField follower : kFollowers) {
+    if (Contains(leaders, follower)) continue;
+    std::map<std::string, std::string> followed;  // by the leaders' texts
+    const bool follows = std::all_of(cells.begin(), cells.end(), [&](const SweepCell* cell) {
+      const std::string text = FieldText(*cell, follower);
+      return followed.emplace(TextOfFields(*cell, leaders), text).first->second == text;
+    });
+    if (follows) following.push_back(follower);
+  }
+  return following;
+}
+
 // Short names of models: the whole path only where two would be alike.
 void NameModels(std::vector<SweepCell>* cells) {
   std::map<std::string, std::set<std::string>> models;  // by short name
@@ -77,18 +93,18 @@ void NameModels(std::vector<SweepCell>* cells) {
   }
 }
 
-// Always told where they differ: how the pipeline is cut, what it is asked to do, and what was not real.
-bool AlwaysTold(SweepField field) {
+// Always shown if they differ: the split of the pipeline, the load, and what is not real.
+bool AlwaysShown(SweepField field) {
   return field <= SweepField::kArrivals || field == SweepField::kSimulated || field == SweepField::kLink;
 }
 
-bool Told(const SweepCell& cell, SweepField field) {
+bool IsShown(const SweepCell& cell, SweepField field) {
   if (field == SweepField::kSimulated) return cell.simulated;
-  // A load is either so many requests at once or arrivals of their own; the other one says nothing.
+  // A load is either closed (concurrency) or open (arrivals); the other field is meaningless.
   if (field == SweepField::kConcurrency) return cell.config.concurrency > 0;
   if (field == SweepField::kArrivals) return cell.config.concurrency == 0;
   if (field == SweepField::kLink) return cell.link_emulated();
-  return AlwaysTold(field) || cell.unusual[static_cast<size_t>(field)];
+  return AlwaysShown(field) || cell.unusual[static_cast<size_t>(field)];
 }
 
 void MarkUnusual(std::vector<SweepCell>* cells) {
@@ -260,24 +276,10 @@ std::vector<SweepField> VaryingFields(const CellPointers& cells) {
   });
 }
 
-std::vector<SweepField> FollowingFields(const CellPointers& cells, const std::vector<SweepField>& leaders) {
-  std::vector<SweepField> following;
-  for (SweepField follower : kFollowers) {
-    if (Contains(leaders, follower)) continue;
-    std::map<std::string, std::string> followed;  // by the leaders' texts
-    const bool follows = std::all_of(cells.begin(), cells.end(), [&](const SweepCell* cell) {
-      const std::string text = FieldText(*cell, follower);
-      return followed.emplace(TextOfFields(*cell, leaders), text).first->second == text;
-    });
-    if (follows) following.push_back(follower);
-  }
-  return following;
-}
-
 std::vector<std::string> UsualTexts(const CellPointers& cells) {
   std::vector<std::string> texts;
   for (SweepField field : VaryingFields(cells)) {
-    if (AlwaysTold(field) || Contains(kFollowers, field)) continue;
+    if (AlwaysShown(field) || Contains(kFollowers, field)) continue;
     const auto usual = std::find_if(cells.begin(), cells.end(),
                                     [&](const SweepCell* cell) { return !cell->unusual[static_cast<size_t>(field)]; });
     if (usual != cells.end()) texts.push_back(FieldText(**usual, field));
@@ -310,7 +312,7 @@ CellLabels::CellLabels(const CellPointers& cells, const std::vector<SweepField>&
     if (!Contains(along, field) && !Contains(following, field)) fields_.push_back(field);
   }
   if (Contains(along, SweepField::kStages)) return;
-  // Threads are told with the stages that have them.
+  // Threads are shown with their stages.
   const auto threads = std::find(fields_.begin(), fields_.end(), SweepField::kThreads);
   const bool told = Contains(fields_, SweepField::kStages);
   if (!told && (threads != fields_.end() || fields_.empty())) fields_.insert(threads, SweepField::kStages);
@@ -322,7 +324,7 @@ std::string CellLabels::Of(const SweepCell& cell) const {
     const bool joins = field == SweepField::kThreads && Contains(fields_, SweepField::kStages);
     if (joins) {
       absl::StrAppend(&told.back(), " \xC3\x97 ", FieldText(cell, field));
-    } else if (Told(cell, field)) {
+    } else if (IsShown(cell, field)) {
       told.push_back(FieldText(cell, field));
     } else {
       usual.push_back(FieldText(cell, field));

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_SWEEP_CELLS_H_
 #define STAGECOACH_COORDINATOR_REPORT_SWEEP_CELLS_H_
 
-// The points of a sweep put in order: repetitions joined, configurations compared field by field, and measured numbers
-// beside predicted ones. Pure.
+// Groups the points of a sweep: joins repetitions, compares configurations, pairs measurements with predictions. Pure.
 
 #include <algorithm>
 #include <cstdint>
@@ -45,8 +44,8 @@ struct SweepCell {
   Spread MsOf(Percentiles SweepResult::*sample, double Percentiles::*percentile) const;  // milliseconds
 };
 
-// In the order of their first points. Of several points of one configuration and repetition the last one counts: a
-// sweep that is resumed measures again what failed.
+// One cell per configuration, in order of first appearance. If a configuration and repetition has several points, the
+// last one counts: a resumed sweep measures failed points again.
 std::vector<SweepCell> SweepCells(absl::Span<const SweepPoint> points);
 
 // What can differ between configurations, most telling first.
@@ -94,19 +93,14 @@ void SortBy(const std::function<double(const SweepCell&)>& value, CellPointers* 
 // The fields that not all of the cells have alike, in their order.
 std::vector<SweepField> VaryingFields(const CellPointers& cells);
 
-// Of the fields that follow others by nature (how many sequences may run, how many requests arrive, which hosts a
-// number of stages takes, ...) those that `leaders` determine in these cells: equal leaders, equal follower.
-std::vector<SweepField> FollowingFields(const CellPointers& cells, const std::vector<SweepField>& leaders);
-
-// What a label leaves out: the values that most of the cells of a sweep have, in those fields that not all have alike.
+// What labels leave out: the most common value of each field in which not all cells agree.
 std::vector<std::string> UsualTexts(const CellPointers& cells);
 
-// Cells that are alike in everything but the fields `along` and those that follow them, in the order of their first
-// ones.
+// Groups of cells that differ only in the fields `along` and those that follow them, in order of first appearance.
 std::vector<CellPointers> GroupCells(const CellPointers& cells, const std::vector<SweepField>& along);
 
-// What tells cells apart, in words: their texts of the fields in which `cells` differ, without `along` and without
-// those that follow the others. Where that is nothing, stages and threads.
+// Labels that tell cells apart: the fields in which `cells` differ, without `along` and the fields that follow others.
+// If there are none: stages and threads.
 class CellLabels {
  public:
   CellLabels(const CellPointers& cells, const std::vector<SweepField>& along);
@@ -135,8 +129,8 @@ struct PredictionRatio {
   // How far they are apart, whichever is larger: 1.25 for a ratio of 1.25 and of 0.8. Rates and times compare by it.
   double factor() const { return std::max(ratio(), 1 / ratio()); }
 };
-// What the planner's formulas and the simulator reckon with in these cells, in words, such as "profile hosts.json, with
-// measured steps of this model"; several are joined. Empty where nothing was predicted.
+// The facts that the predictions and simulations of these cells rest on, such as "profile hosts.json, with measured
+// steps of this model"; several are joined. Empty if nothing was predicted.
 std::string FactsText(const CellPointers& cells);
 
 // Absent where nothing was predicted or measured.

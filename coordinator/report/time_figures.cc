@@ -20,7 +20,7 @@ constexpr size_t kMostStageRows = 8;  // of one configuration
 Spread BubbleOf(const SweepCell& cell) { return cell.Of(&SweepResult::bubble, 100); }
 double FloorOf(const SweepCell& cell) { return cell.Of(&SweepResult::bubble_floor, 100).median; }
 
-// A small bubble of many small passes is no gain: how many rows a pass serves stands beside it.
+// A small bubble from many small passes is no gain, so the rows of a pass are shown with it.
 void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   // One stage alone has a bubble of the coordinator's making only.
   const CellPointers piped =
@@ -68,8 +68,7 @@ const SweepPoint& MedianRun(const SweepCell& cell) {
   return *runs[(runs.size() - 1) / 2];
 }
 
-// Of each number of stages the fastest configuration, decode before prefill; where there are too many, those with the
-// most stages, measured before simulated.
+// Of each number of stages the fastest configuration, decode before prefill; too many: most stages, measured first.
 CellPointers DetailedCells(const CellPointers& cells) {
   std::map<std::pair<bool, int64_t>, const SweepCell*> fastest;  // by simulated, and stages from the most
   const auto rank = [](const SweepCell& cell) {

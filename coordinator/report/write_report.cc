@@ -1,23 +1,19 @@
 #include "coordinator/report/write_report.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/base/files.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/report/report_tables.h"
-#include "coordinator/report/report_text.h"
 #include "coordinator/report/svg_canvas.h"
 
 namespace stagecoach {
@@ -123,11 +119,6 @@ std::string OriginNote(const CellPointers& cells) {
   return note.empty() ? "" : absl::StrCat("<p class=\"note\">", EscapeMarkup(note), "</p>\n");
 }
 
-std::string UsualNote(const CellPointers& cells) {
-  const std::vector<std::string> usual = UsualTexts(cells);
-  return usual.empty() ? "" : Paragraph(absl::StrCat("Unless said otherwise: ", absl::StrJoin(usual, ", "), "."));
-}
-
 std::string ModelNames(const CellPointers& cells) {
   std::map<std::string, std::string> types;  // by model; of one that failed only others may know it
   for (const SweepCell* cell : cells) {
@@ -192,7 +183,7 @@ std::string SectionHtml(const ReportSection& section) {
   return html + "</section>\n";
 }
 
-// What no figure shows, said before the figures.
+// Failures, which no figure shows; placed before the figures.
 std::string FailuresHtml(const CellPointers& cells) {
   const ReportTable table = FailureTable(cells);
   int64_t failed = 0, all = 0, disturbed = 0;
@@ -230,7 +221,7 @@ std::string CommandsHtml(const CellPointers& cells) {
     }
   }
   if (commands.empty()) return "";
-  std::string html = "<div class=\"screen\">";  // nobody types them from paper
+  std::string html = "<div class=\"screen\">";  // useless on paper
   std::string lines;
   for (const std::string& command : commands) absl::StrAppend(&lines, "<pre>", EscapeMarkup(command), "</pre>\n");
   absl::StrAppend(
@@ -261,27 +252,6 @@ std::string DetailsHtml(const CellPointers& cells) {
 
 absl::Status FileProblem(const std::string& path, absl::string_view what, absl::string_view why) {
   return absl::UnavailableError(absl::StrCat("'", path, "': cannot ", what, ": ", why));
-}
-
-absl::Status WriteWhole(const std::string& path, absl::string_view text) {
-  const std::string fresh = path + ".new";
-  std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  absl::Status status;
-  if (!file) {
-    status = FileProblem(fresh, "write", std::strerror(errno));
-  } else if (std::rename(fresh.c_str(), path.c_str()) != 0) {
-    status = FileProblem(path, "replace", std::strerror(errno));
-  }
-  if (!status.ok()) std::remove(fresh.c_str());
-  return status;
-}
-
-absl::Status MakeDirectory(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  return error ? FileProblem(path, "make the directory", error.message()) : absl::OkStatus();
 }
 
 absl::Status DeleteOtherPictures(const std::string& directory, const std::vector<std::string>& kept) {
@@ -323,8 +293,11 @@ std::string ReportPage(const CellPointers& cells, const std::vector<ReportSectio
                                   "rel=\"icon\" href=\"data:,\">\n<title>",
                                   EscapeMarkup(title), "</title>\n<style>", kStyle, "</style>\n</head>\n<body>\n<h1>",
                                   EscapeMarkup(title), "</h1>\n");
-  absl::StrAppend(&html, WhereAndWhen(cells), OriginNote(cells), CardsHtml(cells), UsualNote(cells),
-                  FailuresHtml(cells), "<nav>");
+  const std::vector<std::string> usual = UsualTexts(cells);
+  absl::StrAppend(
+      &html, WhereAndWhen(cells), OriginNote(cells), CardsHtml(cells),
+      usual.empty() ? "" : Paragraph(absl::StrCat("Unless said otherwise: ", absl::StrJoin(usual, ", "), ".")),
+      FailuresHtml(cells), "<nav>");
   for (const ReportSection& section : sections) {
     absl::StrAppend(&html, "<a href=\"#", section.id, "\">", EscapeMarkup(section.title), "</a> ");
   }
@@ -342,16 +315,18 @@ absl::StatusOr<SweepReportFiles> WriteSweepReport(absl::Span<const SweepPoint> p
   const std::vector<ReportSection> sections = ReportSections(pointers);
   const std::string pictures = directory + "/figures";
   SweepReportFiles files = {directory + "/report.html", directory + "/points.csv", {}};
-  RETURN_IF_ERROR(MakeDirectory(pictures));
+  std::error_code error;
+  std::filesystem::create_directories(pictures, error);
+  if (error) return FileProblem(pictures, "make the directory", error.message());
   for (const ReportSection& section : sections) {
     for (const ReportFigure& figure : section.figures) {
       files.figures.push_back(absl::StrCat(pictures, "/", figure.id, ".svg"));
-      RETURN_IF_ERROR(WriteWhole(files.figures.back(), figure.file_svg));
+      RETURN_IF_ERROR(WriteWholeFile(files.figures.back(), figure.file_svg, WholeFile::InPlace::kNever));
     }
   }
   RETURN_IF_ERROR(DeleteOtherPictures(pictures, files.figures));
-  RETURN_IF_ERROR(WriteWhole(files.table, PointsCsv(points)));
-  RETURN_IF_ERROR(WriteWhole(files.page, ReportPage(pointers, sections)));
+  RETURN_IF_ERROR(WriteWholeFile(files.table, PointsCsv(points), WholeFile::InPlace::kNever));
+  RETURN_IF_ERROR(WriteWholeFile(files.page, ReportPage(pointers, sections), WholeFile::InPlace::kNever));
   return files;
 }
 

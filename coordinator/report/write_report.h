@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_REPORT_WRITE_REPORT_H_
 #define STAGECOACH_COORDINATOR_REPORT_WRITE_REPORT_H_
 
-// The report of a sweep, real or simulated: what `coordinator sweep report` and the end of `coordinator sweep` write.
+// Writes the report of a sweep, measured or simulated: for `coordinator sweep report`, and after a sweep.
 
 #include <string>
 #include <vector>
@@ -21,10 +21,10 @@ struct ReportSection {
 // Those for which there are figures.
 std::vector<ReportSection> ReportSections(const CellPointers& cells);
 
-// The report as one HTML page: the answers, what failed, pictures, and folded up below them what few readers ask for,
-// down to the command lines, which alone are not printed (a browser that knows no ::details-content leaves out all that
-// is folded up). It needs nothing but itself: no script, no font, no file; what it shows of others' texts is escaped,
-// and a policy in it forbids a browser to load anything. The same points give the same bytes.
+// The report as one HTML page: the cards, what failed, the figures, and folded below them the details down to the
+// command lines, which alone are not printed (a browser without ::details-content prints nothing that is folded). It is
+// self-contained: no script, font or file; texts of others are escaped, and a policy forbids the browser to load
+// anything. The same points give the same bytes.
 std::string ReportPage(const CellPointers& cells, const std::vector<ReportSection>& sections);
 
 // The files of a report, in the directory that it was written to.
@@ -36,8 +36,8 @@ struct SweepReportFiles {
 
 // Writes report.html, points.csv and figures/*.svg into the directory, which is made if it is not there. Each file is
 // replaced whole or not at all; pictures of an earlier report that this one does not have are deleted. The same points
-// give the same bytes. kInvalidArgument: there are no points; kUnavailable: a file could not be written, which one and
-// why.
+// give the same bytes. kInvalidArgument: there are no points. kUnavailable: a directory, kDataLoss: a file could not be
+// written.
 absl::StatusOr<SweepReportFiles> WriteSweepReport(absl::Span<const SweepPoint> points, const std::string& directory);
 
 }  // namespace stagecoach

@@ -1,20 +1,32 @@
 #ifndef STAGECOACH_COORDINATOR_REQUEST_SEQUENCE_H_
 #define STAGECOACH_COORDINATOR_REQUEST_SEQUENCE_H_
 
-// A request on its way through the scheduler: its tokens, how far it is, and its state, whose changes are checked.
+// A request on its way through the scheduler: its tokens, its progress, its state, whose changes are checked, and
+// whether a job can hold it.
 
-#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/base/ids.h"
+#include "common/base/value_range.h"
 #include "common/step/step.h"
-#include "coordinator/request/priority_class.h"
 
 namespace stagecoach {
+
+// Who goes first: all that wait of a higher class, up to a bound, and within a class tenants by what they had for their
+// weight (coordinator/schedule/waiting_queue.h). The numbers are those of requests' `priority` and of the wire.
+enum class PriorityClass : int32_t { kInteractive = 0, kDefault = 1, kBatch = 2 };  // the highest first
+inline constexpr size_t kPriorityClassCount = 3;
+inline constexpr NamedValue<PriorityClass> kPriorityClasses[] = {{PriorityClass::kInteractive, "interactive"},
+                                                                 {PriorityClass::kDefault, "default"},
+                                                                 {PriorityClass::kBatch, "batch"}};
+
+inline constexpr NumberRange kWeightRange = {0.001, 1000};  // of a tenant
 
 enum class FinishReason { kStop, kLength, kCancelled, kScored, kInvalidLogits };
 
@@ -48,8 +60,25 @@ struct SequenceSpec {
 struct SequenceRank {
   PriorityClass priority_class = PriorityClass::kDefault;
   uint64_t admission = 0;
-  friend auto operator<=>(const SequenceRank&, const SequenceRank&) = default;
+  friend bool operator<(const SequenceRank& a, const SequenceRank& b) {
+    return std::pair(a.priority_class, a.admission) < std::pair(b.priority_class, b.admission);
+  }
 };
+
+// What bounds a request of a job: the front refuses what cannot run by it, and so does the scheduler.
+struct RoomLimits {
+  int64_t context = 0;       // most tokens of a sequence
+  int64_t blocks = 0;        // of the KV pool
+  int64_t block_tokens = 0;  // tokens a block holds
+};
+
+// Tokens whose K and V are kept at most, where `max_new_tokens` fit the context: those of the last new token would
+// serve one that is not produced.
+int64_t MostKvTokens(int64_t prompt_tokens, int64_t max_new_tokens);
+
+// OK, or kOutOfRange with what is asked for and what there is. A request that asks for more new tokens than fit the
+// context runs, and ends there; one whose prompt leaves no room for a single one does not.
+absl::Status CheckRoom(int64_t prompt_tokens, int64_t max_new_tokens, const RoomLimits& limits);
 
 struct TenantAccount;
 

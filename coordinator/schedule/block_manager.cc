@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/step/window_blocks.h"
+#include "common/step/step.h"
 
 namespace stagecoach {
 
@@ -61,7 +61,7 @@ absl::StatusOr<BlockLists> BlockManager::Allocate(absl::Span<const int32_t> coun
 void BlockManager::EvictEntry() {
   const BlockId entry = prefixes_.first();
   const absl::InlinedVector<BlockId, 2> evicted(prefixes_.blocks(entry).begin(), prefixes_.blocks(entry).end());
-  Forget(entry);
+  RemoveEntry(entry);
   for (size_t g = 0; g < groups(); ++g) {
     if (!windowed(g)) groups_[g].free.push_back(evicted[g]);
   }
@@ -124,7 +124,7 @@ absl::Status BlockManager::Free(const BlockLists& blocks, absl::Span<const Prefi
   for (size_t g = 0; g < groups(); ++g) {
     // From the back: a table that is freed and allocated again comes in its old order.
     std::vector<BlockId>& unowned = without_owner[g];
-    for (auto block = unowned.rbegin(); block != unowned.rend(); ++block) TakeBack(g, *block, groups_[g].kept);
+    for (auto block = unowned.rbegin(); block != unowned.rend(); ++block) ReturnBlock(g, *block, groups_[g].kept);
   }
   return absl::OkStatus();
 }
@@ -132,12 +132,11 @@ absl::Status BlockManager::Free(const BlockLists& blocks, absl::Span<const Prefi
 void BlockManager::Release(size_t group, BlockId block) {
   CHECK(windowed(group) && block >= 0 && block < total(group));
   CHECK_GT(references(group, block), 0);
-  if (--groups_[group].references[block] == 0) TakeBack(group, block, groups_[group].passed);
+  if (--groups_[group].references[block] == 0) ReturnBlock(group, block, groups_[group].passed);
 }
 
-// What nobody references any more, into that row of a group with a window. Of groups without one, entries have their
-// own row.
-void BlockManager::TakeBack(size_t group, BlockId block, BlockRow& row) {
+// What nobody references, into that row of a group with a window. Without a window, entries have their own row.
+void BlockManager::ReturnBlock(size_t group, BlockId block, BlockRow& row) {
   Group& to = groups_[group];
   if (to.entry[block] == kNoBlock) {
     to.free.push_back(block);
@@ -156,7 +155,7 @@ void BlockManager::ReleaseChain(absl::Span<const PrefixRef> chain) {
   while (whole < chain.size() && Holds(chain[whole])) ++whole;
   for (size_t i = whole; i < chain.size(); ++i) {
     if (Holds(chain[i]) && references(anchor_, chain[i].block) == 0 && !IsEvictable(chain[i], anchor_))
-      Forget(chain[i].block);
+      RemoveEntry(chain[i].block);
   }
   for (size_t i = whole; i > 0; --i) {
     if (references(anchor_, chain[i - 1].block) == 0) prefixes_.MoveToBack(chain[i - 1].block);
@@ -188,7 +187,7 @@ PrefixRef BlockManager::Remember(const PrefixKey& key, absl::Span<const BlockId>
   CHECK_EQ(blocks.size(), groups());
   if (key.parent.exists() && !Holds(key.parent)) return {};
   if (const PrefixRef known = Find(key); known.exists()) {
-    Adopt(known, blocks);
+    RestoreLostBlocks(known, blocks);
     return known;
   }
   for (size_t g = 0; g < groups(); ++g) {
@@ -200,7 +199,7 @@ PrefixRef BlockManager::Remember(const PrefixKey& key, absl::Span<const BlockId>
 }
 
 // Else an entry that has lost a block would keep it lost for as long as its others are in use.
-void BlockManager::Adopt(PrefixRef entry, absl::Span<const BlockId> blocks) {
+void BlockManager::RestoreLostBlocks(PrefixRef entry, absl::Span<const BlockId> blocks) {
   for (size_t g = 0; g < groups(); ++g) {
     if (BlockOf(entry, g) != kNoBlock || groups_[g].entry[blocks[g]] != kNoBlock) continue;
     CHECK(references(g, blocks[g]) > 0);
@@ -217,7 +216,7 @@ bool BlockManager::IsEvictable(PrefixRef entry, size_t group) const {
 }
 
 // Its blocks are the caller's, to put where they belong, but for those that are evictable in a group with a window.
-void BlockManager::Forget(BlockId entry) {
+void BlockManager::RemoveEntry(BlockId entry) {
   const absl::Span<const BlockId> blocks = prefixes_.blocks(entry);
   for (size_t g = 0; g < groups(); ++g) {
     if (blocks[g] == kNoBlock) continue;

@@ -1,15 +1,13 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_BLOCK_MANAGER_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_BLOCK_MANAGER_H_
 
-// Who owns which KV block of which block group. One set of ids is valid on every stage: each has a pool with the same
-// number of blocks for every group. A block is referenced by one sequence or more, or free, or evictable: a full one
-// whose content the prefix cache knows, and which nobody references. Not thread-safe.
+// Owns the KV blocks of each block group. Ids are valid on every stage: each has a pool with as many blocks of every
+// group. A block is referenced, free, or evictable: full, in the prefix cache, without references. Not thread-safe.
 //
-// Eviction, when no block is free: the block released first goes first, of one sequence the deepest. Of a group with a
-// window (common/step/window_blocks.h) sequences release blocks while they go on, and an entry of the prefix cache can
-// lose its block alone; it still serves those whose window lies elsewhere. There, if the blocks that a window has
-// passed outnumber those kept to the end, the passed ones go first: a long prompt leaves many of them, and the next
-// turn of a conversation needs the few at its end. Otherwise the oldest goes.
+// Eviction, when no block is free: in order of release, of one sequence the deepest first. In a group with a window
+// (common/step/step.h) running sequences release blocks, and an entry of the prefix cache can lose its block
+// alone; it still serves sequences whose window lies elsewhere. There, blocks that a window has passed go first while
+// they outnumber those kept to the end, the few that the next turn of a conversation needs. Otherwise the oldest goes.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,8 +27,7 @@ class BlockManager {
   // group_blocks: [groups], at least one. group_windows: [groups], or empty; not all of them may have one.
   explicit BlockManager(absl::Span<const int32_t> group_blocks, absl::Span<const int64_t> group_windows = {});
 
-  // counts[g] blocks of every group g with reference count 1, or none of any: kResourceExhausted with wanted and
-  // available numbers.
+  // counts[g] blocks of every group g with reference count 1, or none: kResourceExhausted, wanted and available.
   absl::StatusOr<BlockLists> Allocate(absl::Span<const int32_t> counts);
   void AddReference(size_t group, BlockId block);  // of an allocated block
   // Drops one reference of each, blocks[g] being of group g, places of kNoBlock left out; a block without references is
@@ -48,13 +45,13 @@ class BlockManager {
   // Adds a reference to the blocks of entries that are there, and returns them; of group g those of the first
   // unseen[g] entries are left out, and their places hold kNoBlock. Empty: of none. The others must be there.
   BlockLists Share(absl::Span<const PrefixRef> entries, absl::Span<const int64_t> unseen = {});
-  // A block (of each group) that a sequence references has been filled: makes it an entry, unless there is one for the
-  // same content; then that is returned, and gets those blocks that it has lost. None when the parent is gone.
+  // Makes an entry of a filled block (of each group) that a sequence references. If there is one for the content,
+  // returns it with the blocks that it had lost restored. None when the parent is gone.
   PrefixRef Remember(const PrefixKey& key, absl::Span<const BlockId> blocks);
   bool Holds(PrefixRef entry) const { return prefixes_.Holds(entry); }
   // Of one that is there: whether its block of the group is evictable.
   bool IsEvictable(PrefixRef entry, size_t group) const;
-  // Grows whenever an entry comes or goes, or it or a block of it becomes or stops being evictable, or goes.
+  // Grows with every change of the entries, their blocks, or which of these are evictable.
   uint64_t version() const { return version_; }
 
   size_t groups() const { return groups_.size(); }
@@ -91,10 +88,10 @@ class BlockManager {
   };
   void EvictEntry();
   void EvictWindowed(size_t group);
-  void TakeBack(size_t group, BlockId block, BlockRow& row);
+  void ReturnBlock(size_t group, BlockId block, BlockRow& row);
   void ReleaseChain(absl::Span<const PrefixRef> chain);
-  void Forget(BlockId entry);
-  void Adopt(PrefixRef entry, absl::Span<const BlockId> blocks);
+  void RemoveEntry(BlockId entry);
+  void RestoreLostBlocks(PrefixRef entry, absl::Span<const BlockId> blocks);
   absl::Status CheckGroup(size_t group) const;
 
   std::vector<Group> groups_;

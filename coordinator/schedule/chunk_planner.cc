@@ -4,20 +4,16 @@
 #include <cmath>
 
 #include "common/job/job_choices.h"
+#include "coordinator/schedule/policy/step_time.h"
 
 namespace stagecoach {
 
 void ChunkPlanner::Add(const MicroBatch& batch, int64_t slowest_us) {
-  double pairs = 0, rows = 0;
-  bool chunk = false;
-  for (const SequenceSlice& slice : batch.slices) {
-    const double count = slice.count, history = slice.start;
-    pairs += count * (count + 2 * history);
-    rows += count;
-    chunk = chunk || slice.count > 1;
-  }
-  if (!chunk) return;
+  const bool has_chunk =
+      std::any_of(batch.slices.begin(), batch.slices.end(), [](const SequenceSlice& slice) { return slice.count > 1; });
+  if (!has_chunk) return;
   const auto most = static_cast<double>(most_rows_);
+  const double pairs = AttentionPairs(batch), rows = static_cast<double>(batch.rows());
   fit_.Add({pairs / (most * most), rows / most, 1}, static_cast<double>(slowest_us));
   if (fit_.seen() < kNeeded) return;
   const auto [attention, row, fixed] = fit_.Solve();

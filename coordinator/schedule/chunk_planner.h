@@ -1,24 +1,22 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_CHUNK_PLANNER_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_CHUNK_PLANNER_H_
 
-// How many rows the next chunk of a long prompt has so that every chunk takes as long as the first one: rows far into a
-// prompt attend to more, and a pipeline whose steps grow waits at every stage. Pure; not thread-safe.
+// Sizes the chunks of a long prompt so that each takes as long as the first: later rows attend to more, and growing
+// steps make every stage of a pipeline wait. Pure; not thread-safe.
 //
-// With F(L) = a * L^2 + b * L, the cost of a prefix of L rows, a chunk of C rows behind H others takes
+// With F(L) = a * L^2 + b * L, the cost of a prefix of L rows, a chunk of C rows after H others takes
 //   t(C, H) = F(H + C) - F(H) + c = a * C * (C + 2 * H) + b * C + c
-// a: attention, b: what each row costs alone, c: what each step costs whatever its rows are. The next chunk's x rows
-// behind L others solve
+// a: attention, b: cost of a row, c: fixed cost of a step. The next chunk after L rows has the x rows with
 //   F(L + x) - F(L) = T = F(most_rows):   x = (-(2aL + b) + sqrt((2aL + b)^2 + 4aT)) / 2a
-// rounded down to kStep, at least kEqualTimeLeastRows (below, kernels lose more than equal steps gain), at most
-// most_rows. c cancels. If a micro-batch holds several chunks, each as a part of its x, these parts add up to one step.
+// rounded down to kStep, between kEqualTimeLeastRows (kernels lose more below it than equal steps gain) and most_rows.
+// c cancels. Several chunks in a micro-batch, each as a fraction of its x, add up to one step.
 //
-// a, b and c are fitted to the slowest stage's times of results with chunks (policy/least_squares.h); decode rows
-// beside them count as chunks of one row. Micro-batches without a chunk are left out: what they take is reading
-// weights. While all chunks have one size b explains what c could, so that chunks rather stay too large.
+// a, b and c are fitted to the slowest stage's times of results with chunks (policy/least_squares.h); decode rows in
+// them count as chunks of one row. Results without chunks are left out: they measure reading weights. While all chunks
+// have one size, b absorbs c, which errs towards chunks too large.
 //
 // Source: dynamic chunking of SGLang, and chunked pipeline parallelism of vllm-ascend (design document), which fits
-// a * C * (C + H) + b * (C + H) + c. With chunks of one size both features of that grow alike with H, and b would have
-// a row cost what a row of history does; the form here follows from F itself.
+// a * C * (C + H) + b * (C + H) + c. There, chunks of one size cannot tell a row from a row of history.
 
 #include <array>
 #include <cstdint>

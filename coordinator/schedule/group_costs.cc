@@ -11,8 +11,7 @@
 namespace stagecoach {
 namespace {
 
-// What is taken for known of a, g and b before there are results that tell. It keeps a fit with one number of rows from
-// inventing slopes.
+// What is taken for known of a, g and b before results tell: a fit with one number of rows invents no slopes.
 constexpr std::array<double, 3> kDoubt = {0, 0.5, 0.5};
 
 constexpr double kErrors = 2;          // standard errors
@@ -28,7 +27,7 @@ std::vector<int> StagesOfHost(const std::vector<int>& host_of_stage) {
 }
 
 // A time that a stage says, believed no more than there was.
-int64_t Believed(int64_t us, const GroupCosts::Result& result) {
+int64_t CappedByRoundTrip(int64_t us, const GroupCosts::Result& result) {
   return std::clamp<int64_t>(us, 0, std::max<int64_t>(result.round_trip_us, 0));
 }
 
@@ -75,7 +74,7 @@ void GroupCosts::Learn(const Result& result) {
   seen.reads_rows += reads * rows;
   for (size_t stage = 0; stage < host_stages_.size(); ++stage) {
     const StageTimes& times = result.times[stage];
-    const auto time_us = static_cast<double>(Believed(times.end_us - times.start_us, result));
+    const auto time_us = static_cast<double>(CappedByRoundTrip(times.end_us - times.start_us, result));
     seen.time_us[stage] += time_us;
     seen.reads_time_us[stage] += reads * time_us;
     seen.rows_time_us[stage] += rows * time_us;
@@ -90,8 +89,9 @@ void GroupCosts::LearnOutside(const Result& result) {
   double outside_us = static_cast<double>(result.round_trip_us);
   for (size_t stage = 0; stage < free_us_.size(); ++stage) {
     const StageTimes& times = result.times[stage];
-    outside_us -= static_cast<double>(Believed(times.end_us - times.start_us, result));
-    outside_us -= static_cast<double>(Believed(std::min(free_us_[stage], times.start_us) - times.received_us, result));
+    outside_us -= static_cast<double>(CappedByRoundTrip(times.end_us - times.start_us, result));
+    outside_us -=
+        static_cast<double>(CappedByRoundTrip(std::min(free_us_[stage], times.start_us) - times.received_us, result));
   }
   outside_us = std::max(outside_us, 0.0);
   outside_us_ = outside_us_.value_or(outside_us) + (outside_us - outside_us_.value_or(outside_us)) / kOutsideMemory;

@@ -1,36 +1,31 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_GROUP_COSTS_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_GROUP_COSTS_H_
 
-// What a round of decoding, the time between two tokens of a sequence, takes with so many groups: learned from the
-// times of results. Pure and deterministic; not thread-safe.
+// Predicts a decode round, the time between two tokens of a sequence, for a number of groups. Learns from the times of
+// results. Pure and deterministic; not thread-safe.
 //
-// For a micro-batch of r rows, while m micro-batches are in flight, a stage needs
+// A stage computes a micro-batch of r rows, with m micro-batches in flight, in
 //   t(r, m) = (a + g * o(m)) * w(r) + b * r,    o(m) = (stages of its host - 1) * min(1, (m - 1) / (S - 1))
-//   a  reading its weights; w: how much more of them r rows touch than one (ReadCurve; 1 without experts)
-//   b  a row's work
-//   g  by how much each other stage of its host that computes meanwhile slows it down; o: how many do
+//   a  reading its weights; w: how many times as much r rows read (ReadCurve; 1 without experts)
+//   b  work of a row
+//   g  slowdown by each other stage of the host that computes at the same time; o: how many do
 // A round of G groups over n sequences and S stages takes
-//   T(G) = max( max over stages of
-//                 G * (a + g * o(G)) * w(n / G) + b * n,          the slowest stage, which serves every group
-//               sum over stages of t(ceil(n / G), G) + h )        one group's way through all of them; h: hops and
-//                                                                 the coordinator, waits in queues left out
-// after GPipe's and PipeDream's bound of throughput, with the bound by latency that holds for fewer groups than stages.
-// Without experts more groups read more; with experts a group of few rows reads few, and cutting 16 rows in four groups
-// costs a stage 1.4 times the time instead of four times.
+//   T(G) = max( max over stages of G * (a + g * o(G)) * w(n / G) + b * n,   the slowest stage serves every group
+//               sum over stages of t(ceil(n / G), G) + h )                  one group's latency; h: hops, coordinator
+// which is the throughput bound of GPipe and PipeDream, and the latency bound that holds for fewer groups than stages.
 //
-// a, g and b are the least squares of each stage (least_squares.h) over what was seen of each m, none negative. Within
-// an m half is forgotten in kMemory results, to follow growing contexts and other loads of a host; between them nothing
-// is, for a settled pipeline shows one m alone, from which g and b cannot be told apart from a. Stages are not as
-// straight as that: of a G that was seen itself, a + g * o(G) is what its own mean leaves beside b.
+// Each stage's a, g and b are non-negative least squares (least_squares.h) over all m. Results with the same m lose
+// half their weight in kMemory results, to follow growing contexts and other load; different m do not age each other,
+// since one m alone cannot tell g and b from a. For an observed G, its own mean without b's part is its a + g * o(G).
 //
-// The least that T(G) can be, as far as is known of K in flight, whose mean results have r_K rows and take t_K:
+// Lower bound of T(G), from K micro-batches in flight with mean rows r_K and mean time t_K:
 //   t(r, G) >= c * (t_K - b * r_K) * w(r) / w_K + b * r,    c = (1 + o(G)) / (1 + o(K)) where G < K, else 1
-// with b between its least value and t_K / r_K, whichever of them makes it less.
-//   c            stages that share the memory have at best as much more of it as there are fewer of them
-//   least b      that of the line through what was seen of K, less two standard errors (Draper and Smith, Applied
-//                Regression Analysis, chapter 1) and less what w may add to that line; 0 where all had the same rows.
-//                It holds for more rows as well: a step is bound by reading first, so rows never get cheaper.
-//   K = G        t_K is taken two standard errors lower. Either error is that of a noise of kLeastNoise or more.
+// with b between its lower bound and t_K / r_K, whichever gives less.
+//   c      stages that share memory gain at most in proportion to how many fewer they are
+//   b      lower bound: slope of the line through K's results, less two standard errors (Draper and Smith, Applied
+//          Regression Analysis, chapter 1) and less what w may add; 0 where all results had the same rows. It also
+//          holds for more rows: reading hides the work of the first rows, so rows never get cheaper
+//   K = G  t_K is two standard errors lower. Both errors assume a noise of at least kLeastNoise.
 
 #include <cstddef>
 #include <cstdint>
@@ -50,29 +45,27 @@ class GroupCosts {
   static constexpr double kLeastNoise = 0.05;  // of a time
   static constexpr int64_t kNeeded = 16;       // results from which a number of micro-batches in flight is known
 
-  // host_of_stage: equal numbers for stages that share a host; at least one. `reads`: of the whole model, for all
-  // stages.
+  // host_of_stage: equal numbers for stages that share a host; at least one. `reads`: of all stages.
   explicit GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads = {});
 
   struct Result {
     int64_t decode_rows = 0, prefill_rows = 0;
-    int32_t in_flight = 0;      // micro-batches with itself, when it was submitted or when it came back: what was more
-    int64_t round_trip_us = 0;  // from submit to result, by the coordinator's clock; no stage is believed to have
-                                // computed for longer
+    int32_t in_flight = 0;      // micro-batches, itself included: at its submit or its return, the larger number
+    int64_t round_trip_us = 0;  // from submit to result, by the coordinator's clock; caps the stages' times
     absl::Span<const StageTimes> times;  // [stages]
   };
-  // A result came, in order. Returns whether it taught something: those with rows of prompts do not.
+  // Results in order. Returns whether it was learned from: those with prompt rows are not.
   bool Confirmed(const Result& result);
 
-  int64_t results(int32_t in_flight) const;  // that taught
-  void Fade(int32_t in_flight);              // what was seen of so many counts for no more than one result from now on
+  int64_t results(int32_t in_flight) const;  // that were learned from
+  void Fade(int32_t in_flight);              // reduces the weight of what was seen of so many to one result
 
-  // Takes what was learned since into the fit that RoundUs rests on.
+  // Updates the fit that RoundUs uses.
   void Refit();
   double RoundUs(int64_t decoding, int32_t groups) const;  // T
 
-  // The least that T can be by what is known of `now` micro-batches in flight and of the next smaller and larger
-  // numbers that are, at most `decoding`; `own`: and by what was seen of `groups` itself, be it little.
+  // Lower bound of T from results with `now` micro-batches in flight and with the next smaller and larger numbers that
+  // are known, at most `decoding`; `own`: also from results with `groups` themselves, however few.
   double LeastRoundUs(int64_t decoding, int32_t groups, int32_t now, bool own) const;
 
   int stages() const { return static_cast<int>(host_stages_.size()); }

@@ -64,8 +64,7 @@ void GroupPlanner::Plan(int64_t decoding) {
   groups_ = *better;
 }
 
-// Of the numbers that were seen of late and for such a load, the one that has the shortest round, when it is shorter
-// enough.
+// Of the numbers seen of late for such a load, the one with the shortest round, if enough shorter.
 std::optional<int32_t> GroupPlanner::Better(int64_t decoding, int32_t now) const {
   double best_us = costs_.RoundUs(decoding, now) * (1 - kGain);
   std::optional<int32_t> best;

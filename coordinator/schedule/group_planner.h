@@ -1,20 +1,20 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_GROUP_PLANNER_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_GROUP_PLANNER_H_
 
-// Into how many groups the decoding sequences are cut. Each group is a micro-batch that goes round the pipeline on its
-// own; a sequence gets a token each time its group comes back. More groups keep more stages busy and hide the way from
-// the last stage back to the first; fewer read the weights less often. What a number costs is group_costs.h's; here is
-// how the best one is found. Pure and deterministic; not thread-safe.
+// Chooses the number of groups of the decoding sequences. A group is a micro-batch that goes round the pipeline on its
+// own; its sequences get a token each round. More groups keep more stages busy and hide the hop from the last stage to
+// the first; fewer groups read the weights less often. group_costs.h predicts the cost of a number; this finds the
+// best. Pure and deterministic; not thread-safe.
 //
-// Choice   Of the numbers seen of late for such a load, the one with the shortest round.
-// Trial    Another number is tried when the least that its round can take is shorter by kGain. So stages of equal speed
-//          with a host each never go through fewer groups than stages, from where these could not gain. A number is at
-//          most halved or doubled at once, which bounds a trial's rounds to twice the time.
-// End      After kTrialRounds rounds and kTrialResults results; after kTrialLeast of these when they leave no chance of
-//          kGain, for most trials turn out far worse; or with the load that it is for.
-// Again    A trial that changed nothing is repeated after a gap of kTrialGap results and kTrialGapRounds rounds, twice
-//          that, ... 16 times that; or earlier, when there are half as many sequences again, or a third fewer, and the
-//          first trial leaves a chance for these.
+// Choice   Of the numbers recently seen for such a load, the one with the shortest round.
+// Trial    Another number is tried when the lower bound of its round is shorter by kGain. Stages of equal speed with a
+//          host each thus never try fewer groups than stages. A trial at most halves or doubles the number, which
+//          bounds its rounds to twice the time.
+// End      After kTrialRounds rounds and kTrialResults results; after kTrialLeast results when they rule out kGain, as
+//          most trials turn out far worse; or when the load changes.
+// Again    A trial that changed nothing is repeated after a gap of kTrialGap results and kTrialGapRounds rounds, then
+//          after 2, 4, 8 and 16 gaps; or earlier, when the sequences grew by half or shrank by a third and the first
+//          trial does not rule out a gain.
 
 #include <cstdint>
 #include <map>
@@ -27,32 +27,30 @@ namespace stagecoach {
 
 class GroupPlanner {
  public:
-  // Another number of groups is taken only when a round is shorter by this part: figures are noisy, and a change costs
-  // a round in which groups are uneven.
+  // The least gain, as a share of a round: times are noisy, and a change costs a round with uneven groups.
   static constexpr double kGain = 0.05;
   static constexpr int kTrialRounds = 3;
   static constexpr int64_t kTrialResults = 6, kTrialLeast = 2;
   static constexpr int64_t kTrialGap = 512;
   static constexpr int64_t kTrialGapRounds = 64;
 
-  // host_of_stage: equal numbers for stages that share a host. most_groups: the most micro-batches in flight. Before
-  // anything is known there is a group for every stage, or that many.
-  // `reads`: of the model.
+  // host_of_stage: equal numbers for stages that share a host. most_groups: the most micro-batches in flight. Begins
+  // with a group for every stage, at most most_groups. `reads`: of the model.
   GroupPlanner(const std::vector<int>& host_of_stage, int32_t most_groups, ReadCurve reads = {});
 
   using Result = GroupCosts::Result;
-  // A result came, in order. Those with rows of prompts, and those without times, teach nothing.
+  // Results in order. Those with prompt rows, and those without times, are ignored.
   void Confirmed(const Result& result);
 
-  // The number of groups for so many decoding sequences: 1 to most_groups, and never more than sequences. To be asked
-  // after every result. Most calls do nothing; one in 16 or so, or in a round where that has more, looks at all stages
-  // for each of the numbers that come into question: of many groups these are about kSteps below and as many above.
+  // The number of groups for so many decoding sequences: 1 to most_groups, at most the sequences. Call it after every
+  // result. About one call in kRefit, or in a round if that is longer, looks at all stages for each candidate, of which
+  // there are about kSteps below and above; the others do nothing.
   int32_t Groups(int64_t decoding);
 
-  // A round by the model; absent before anything is known.
+  // The predicted round; absent before anything is known.
   std::optional<double> RoundUs(int64_t decoding, int32_t groups);
 
-  uint64_t visits() const { return costs_.visits(); }  // of a stage's figures: what planning costs, by count
+  uint64_t visits() const { return costs_.visits(); }  // of a stage's figures: the cost of planning, by count
 
  private:
   static constexpr int64_t kRefit = 16;  // results between two looks at the choice

@@ -19,8 +19,7 @@ void CountSize(int64_t rows, std::array<uint64_t, 32>* sizes) {
 
 }  // namespace
 
-// batch.slices[i] and slices[i] are the same slice: as the stages see it and as Confirm does. One slice per sequence at
-// most.
+// batch.slices[i] and slices[i] are the same slice: as the stages see it and as Confirm does. At most one per sequence.
 struct Scheduler::Draft : PolicyDraft {
   explicit Draft(Scheduler& of) : scheduler(of), rows_left(of.options_.max_num_batched_tokens) {}
   void AddDecodeRows() override { scheduler.AddDecodeRows(*this); }
@@ -55,8 +54,7 @@ std::optional<NextPrompt> Scheduler::FirstPrompt(const Draft& draft) {
   return NextPrompt{runs, FirstRow(*first), std::min<int64_t>(ChunkRows(*first), options_.max_num_batched_tokens)};
 }
 
-// Nobody is visited: those that wait are taken to be as long as they are on average, and to find as much of it in the
-// prefix cache as those before them did.
+// Nobody is visited: those that wait are taken to be of average length, with as many prefix hits as those before.
 PolicyLoad Scheduler::Load() const {
   PolicyLoad load = {.running = running(),
                      .decoding = decoding_,

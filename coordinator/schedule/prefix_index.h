@@ -1,16 +1,15 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_PREFIX_INDEX_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_PREFIX_INDEX_H_
 
-// Which full blocks of tokens are known by their content. An entry is a block that follows another entry, or a salt at
-// the beginning of a sequence: K and V of a position depend on the tokens before it alone, so whoever begins with the
-// same blocks under the same salt can use what is stored. Not thread-safe.
-//   Found by   a 64-bit hash of the chain up to it. Its parent and its tokens decide, so a collision costs at most that
-//              one of the two is not found.
-//   Named by   its block in one group, the anchor, and a number that is never used again: a block may become another
-//              entry's. Of groups with a window its blocks may be gone while the entry is there.
-//   Evicted    entries without references stand in a row, the next to be given up first. Whoever releases a chain puts
-//              its deepest entry there first and its root last, so no entry leaves before those that follow it.
-// The index decides nothing and counts no references; BlockManager does.
+// Finds full blocks of tokens by their content. An entry is a block after another entry, or after a salt at the start
+// of a sequence: K and V of a position depend only on the tokens up to it, so sequences that begin with the same blocks
+// under the same salt can share them. Not thread-safe.
+//   Found by   a 64-bit hash of the chain up to it, then parent and tokens are compared: a collision hides one of two.
+//   Named by   its block in one group, the anchor, and a number that is never reused, as the block may be. Its blocks
+//              in groups with a window may be gone while the entry exists.
+//   Evicted    entries without references are in a list in eviction order. Releasing a chain appends its deepest entry
+//              first and its root last, so no entry is evicted before those that follow it.
+// The index neither decides nor counts references; BlockManager does.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +27,7 @@
 
 namespace stagecoach {
 
-// Blocks of a pool that stand in a row, the one to be given up first at its beginning. Each operation takes constant
-// time and no memory.
+// Blocks of a pool in eviction order, the next at the front. Each operation takes constant time and no memory.
 class BlockRow {
  public:
   explicit BlockRow(int32_t blocks) : places_(static_cast<size_t>(blocks)) {}  // of the pool; none stands in the row
@@ -56,7 +54,7 @@ class BlockRow {
     --size_;
   }
 
-  // The blocks in their order; fewer or more than size() where the row is not whole. Looks at them all: for tests.
+  // The blocks in order; a count other than size() shows a broken list. Linear: for tests.
   std::vector<BlockId> List() const {
     std::vector<BlockId> blocks;
     for (BlockId block = first_; block != kNoBlock && blocks.size() <= places_.size(); block = At(block).after) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "common/base/check.h"
 #include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
@@ -46,8 +45,7 @@ PrefixKey Scheduler::KeyOf(Sequence& sequence, int64_t block, PrefixRef parent) 
   return {hashes[static_cast<size_t>(block)], parent, sequence.spec().salt, BlockOf(sequence, block)};
 }
 
-// Looks at the entries anew only when something has changed: at those known from the last time for whether they are
-// there, and on from the first that is not.
+// Looks anew only after a change: whether the entries of last time are there, and on from the first that is not.
 void Scheduler::FindHits(Sequence& sequence) {
   if (!options_.prefix_caching || sequence.hits_version == blocks_.version()) return;
   sequence.hits_version = blocks_.version();

@@ -1,5 +1,4 @@
-// The life of a sequence: in, advanced by results, preempted, out. What a micro-batch holds is decided in
-// micro_batch_composition.cc.
+// The life of a sequence: in, advanced by results, preempted, out. micro_batch_composition.cc fills micro-batches.
 
 #include "coordinator/schedule/scheduler.h"
 
@@ -9,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/step/window_blocks.h"
-#include "coordinator/request/request_room.h"
+#include "common/step/step.h"
+#include "coordinator/request/sequence.h"
 
 namespace stagecoach {
 namespace {
@@ -43,7 +42,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
                                     .chunk_rows = chunk_rows_,
                                     .budget_rows = options.max_num_batched_tokens,
                                     .micro_batches = options.micro_batches,
-                                    .slo_itl_us = options.slo_itl_us,
+                                    .slo_itl_us = options.slo_itl_s * 1e6,
                                     .reads = options.reads})),
       chunks_(chunk_rows_) {
   CHECK(ValidateSchedulerOptions(options).ok());
@@ -180,7 +179,7 @@ void Scheduler::PreemptRunning(Sequence& sequence) {
   sequence.handed_out = sequence.confirmed = 0;
   ++sequence.preemptions;
   ++counters_.preemptions;
-  queue_.Put(sequence);
+  queue_.Requeue(sequence);
   waiting_rows_ += sequence.tokens();
   sequence.MoveTo(SequenceState::kPreempted);
   if (sequence.slices_in_flight == 0) sequence.MoveTo(SequenceState::kWaiting);
@@ -194,10 +193,10 @@ void Scheduler::Finish(Sequence& sequence) {
       const auto aside = siblings_.find({GroupOf(sequence), sequence.order});
       if (aside != siblings_.end()) RejoinQueue(aside);
     }
-    queue_.Take(sequence);
+    queue_.Withdraw(sequence);
     waiting_rows_ -= sequence.tokens();
   }
-  queue_.Forget(sequence);
+  queue_.Finish(sequence);
   sequence.MoveTo(SequenceState::kFinished);
   not_ready_.erase(sequence.place);
   sequences_.erase(SequenceId{sequence.spec().id});
@@ -254,7 +253,7 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
   if (token != nullptr) {
     CHECK_EQ(slice.start + slice.count, sequence.tokens());
     sequence.Append(token->token);
-    queue_.Produced(sequence, 1);
+    queue_.ChargeOutput(sequence, 1);
     if (!running) ++waiting_rows_;
     event.tokens.push_back(*token);
     if (IsStop(spec, token->token)) {

@@ -38,7 +38,7 @@
 //   Leaders    a sequence whose prompt has the same full blocks as one in flight, its leader, waits until that one has
 //              computed them or is gone, instead of computing them too. Sequences behind it may overtake it.
 //
-// Block groups with a window (common/step/window_blocks.h)
+// Block groups with a window (common/step/step.h)
 //   With each slice a sequence gives back the blocks that no later row sees; they may be given away at once. So it
 //   needs as many as the window and a chunk, however long it is; admission asks for that. It begins behind full blocks
 //   only where the cache also has the group's blocks that its first row sees, else behind as many fewer as it takes.
@@ -71,6 +71,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/job/job_choices.h"
+#include "common/job/job_settings.h"
 #include "common/step/step.h"
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/block_manager.h"
@@ -84,24 +85,8 @@ namespace stagecoach {
 // Blocks that admission leaves free for the growth of each decoding sequence, at most.
 inline constexpr int32_t kGrowthHeadroomBlocks = 4;
 
-struct SchedulerOptions {
-  int32_t max_num_seqs = 8;              // sequences with blocks at once
-  int32_t max_num_batched_tokens = 512;  // rows of a micro-batch
-  int32_t prefill_chunk = 512;           // rows of one sequence in a micro-batch
-  Policy policy = Policy::kInterleaved;
-  Chunking chunking = Chunking::kConstant;
-  double slo_itl_us = 0;  // kThrottled: wanted gap between two tokens of a sequence; 0: one found from what steps take
-  ReadCurve reads;        // of the model
-  int32_t block_tokens = 32;
-  std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
-  // [groups] positions that a row sees, its own included, or 0 for all, as which at least one group has; empty: all 0.
-  // A group with a window has blocks for the rows of one sequence that fit the others, one row at a time.
-  std::vector<int64_t> group_windows;
-  int64_t context = 0;          // most tokens a sequence may have, prompt and output
-  int32_t micro_batches = 1;    // in flight at once
-  int32_t most_groups = 0;      // of decode rows; with more than micro_batches as many are in flight at once
-  int64_t max_open_tokens = 0;  // opened by one micro-batch; at least context
-  bool prefix_caching = false;
+struct SchedulerOptions : BatchingSettings, BatchingRoom {
+  ReadCurve reads;                  // of the model
   int32_t max_prompt_logprobs = 0;  // that a sequence may ask for beside each of its scores
 };
 absl::Status ValidateSchedulerOptions(const SchedulerOptions& options);  // each field with its range

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
-#include "common/step/sampling_limits.h"
-#include "common/step/window_blocks.h"
-#include "coordinator/request/request_room.h"
+#include "common/step/sampling.h"
+#include "common/step/step.h"
+#include "coordinator/request/sequence.h"
 #include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
@@ -88,8 +88,8 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
   if (!IsNamed(kChunkings, options.chunking)) {
     return WrongOption("chunking is ", static_cast<int>(options.chunking), ", which is none of the known ones");
   }
-  if (!(options.slo_itl_us >= 0 && std::isfinite(options.slo_itl_us))) {
-    return WrongOption("`slo_itl_us` is ", options.slo_itl_us, ", expected 0 or more");
+  if (!(options.slo_itl_s >= 0 && std::isfinite(options.slo_itl_s))) {
+    return WrongOption("`slo_itl_s` is ", options.slo_itl_s, ", expected 0 or more");
   }
   if (!(options.reads.experts >= 0 && options.reads.experts <= 1)) {
     return WrongOption("`experts` is ", options.reads.experts, ", expected a share of the weights, 0 to 1");

@@ -24,11 +24,11 @@ void WaitingQueue::Arrive(Sequence& sequence) {
   account->weight = spec.weight;
   sequence.account = account.get();
   if (!spec.output.empty()) sequence.admission = ++admissions_;
-  Put(sequence);
+  Requeue(sequence);
   ForgetIdle(of);
 }
 
-void WaitingQueue::Put(Sequence& sequence) {
+void WaitingQueue::Requeue(Sequence& sequence) {
   Class& of = classes_[ClassOf(sequence)];
   ++of.waiting;
   TenantAccount& account = *sequence.account;
@@ -36,7 +36,7 @@ void WaitingQueue::Put(Sequence& sequence) {
   Rejoin(sequence);
 }
 
-void WaitingQueue::Take(Sequence& sequence) {
+void WaitingQueue::Withdraw(Sequence& sequence) {
   StandAside(sequence);
   if (sequence.admission == 0) --sequence.account->waiting;
   --classes_[ClassOf(sequence)].waiting;
@@ -44,7 +44,7 @@ void WaitingQueue::Take(Sequence& sequence) {
 
 void WaitingQueue::Admit(Sequence& sequence, int64_t uncached_rows) {
   if (sequence.admission == 0) Charge(sequence, static_cast<double>(uncached_rows));
-  Take(sequence);
+  Withdraw(sequence);
   if (sequence.admission == 0) sequence.admission = ++admissions_;
   const size_t own = ClassOf(sequence);
   classes_[own].passed = 0;
@@ -54,11 +54,11 @@ void WaitingQueue::Admit(Sequence& sequence, int64_t uncached_rows) {
   }
 }
 
-void WaitingQueue::Produced(Sequence& sequence, int64_t tokens) {
+void WaitingQueue::ChargeOutput(Sequence& sequence, int64_t tokens) {
   Charge(sequence, kOutputTokenCost * static_cast<double>(tokens));
 }
 
-void WaitingQueue::Forget(Sequence& sequence) {
+void WaitingQueue::Finish(Sequence& sequence) {
   Class& of = classes_[ClassOf(sequence)];
   TenantAccount& account = *sequence.account;
   sequence.account = nullptr;

@@ -1,24 +1,23 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_WAITING_QUEUE_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_WAITING_QUEUE_H_
 
-// Whose turn it is among the sequences that wait. Pure and not thread-safe, like the scheduler, whose part it is.
+// The admission order of waiting sequences. Pure and not thread-safe, like the scheduler that owns it.
 //
 // Order
-//   1. The priority class; but after kClassStarvationBound admissions of higher classes while one of a class waited,
-//      the turn is that class's.
-//   2. Those that were admitted before (preempted since, or resumed), by their rank.
-//   3. The counter of the tenant, the least first; then arrival. With one tenant that is the order of arrival.
+//   1. Priority class; but a class with waiting sequences goes first after kClassStarvationBound admissions of higher
+//      classes.
+//   2. Sequences that were admitted before (preempted since, or resumed), by rank.
+//   3. The tenant's counter, lowest first; then arrival. With one tenant that is the order of arrival.
 //
-// A tenant's counter in a class is the service that it had there, as in VTC (Sheng et al., "Fairness in Serving Large
-// Language Models", OSDI 2024): (rows of prompts + kOutputTokenCost * tokens of output) / weight.
-//   Charged    a prompt when its sequence is first admitted, less what the prefix cache had of it; what is computed
-//              again after a preemption is charged to nobody.
-//   Lifted     a tenant with nothing new waiting that gets something: to the least counter of those that have, or where
-//              nobody has, to that of the last one that had. Being away earns nothing; a higher counter stays.
-//   Result     tenants that always wait have service in the ratio of their weights, give or take one request.
-//   Forgotten  when it has no unfinished sequences and its counter says no more than the lift would; of those without
-//              sequences in a class at most kMostIdleTenants stay, the ones that owe most.
-// Each class counts for itself: between classes there is no share but the order. Nothing here walks over what waits.
+// A tenant's counter in a class is its weighted service there, as in VTC (Sheng et al., "Fairness in Serving Large
+// Language Models", OSDI 2024): (prompt rows + kOutputTokenCost * output tokens) / weight.
+//   Charged    prompts at their first admission, less prefix-cache hits; recomputation after a preemption is free.
+//   Lifted     a tenant that had nothing new waiting and gets some: to the lowest counter of the waiting tenants, else
+//              to that of the last one that waited. Idle time earns no credit; a higher counter stays.
+//   Result     tenants that always wait get service in the ratio of their weights, within one request.
+//   Dropped    a tenant without unfinished sequences whose counter is no higher than a lift would make it; at most
+//              kMostIdleTenants idle ones stay in a class, those with the highest counters.
+// Classes share nothing but the order. No operation is linear in the number of waiting sequences.
 
 #include <array>
 #include <cstddef>
@@ -35,12 +34,12 @@
 
 namespace stagecoach {
 
-// Admissions of higher classes that one that waits lets pass; beside the kStarvationBound of policies.
+// Admissions of higher classes before a waiting class goes first; unrelated to the kStarvationBound of policies.
 inline constexpr int64_t kClassStarvationBound = 64;
-inline constexpr double kOutputTokenCost = 2;  // of that of a prompt's row
+inline constexpr double kOutputTokenCost = 2;  // in prompt rows
 inline constexpr size_t kMostIdleTenants = 1024;
 
-// What the queue knows of a tenant in a class; sequences point at theirs.
+// A tenant in a class; sequences point at theirs.
 struct TenantAccount {
   uint64_t number = 0;  // in the order of their coming
   std::string name;
@@ -55,24 +54,23 @@ class WaitingQueue {
   WaitingQueue() = default;
   WaitingQueue(const WaitingQueue&) = delete;
 
-  // A sequence comes and waits. Its tenant's weight is from now on the one it says. With output it counts as admitted
-  // before, after all that were.
+  // Adds a new sequence, whose weight becomes its tenant's. One with output ranks behind all that were admitted before.
   void Arrive(Sequence& sequence);
-  // It waits again, after a preemption.
-  void Put(Sequence& sequence);
-  // It leaves the queue, in which it is in turn, without being admitted.
-  void Take(Sequence& sequence);
-  // The same, to be computed: gets its rank if it has none, and is charged for these rows if it had none.
+  // Adds one again after a preemption.
+  void Requeue(Sequence& sequence);
+  // Removes one that is in turn, without admitting it.
+  void Withdraw(Sequence& sequence);
+  // Removes one to be computed. The first time, it gets its rank and its tenant is charged for these rows.
   void Admit(Sequence& sequence, int64_t uncached_rows);
-  // Between these two it waits, but is passed over.
+  // Between these two it waits but is passed over.
   void StandAside(Sequence& sequence);
   void Rejoin(Sequence& sequence);
-  // One that does not wait has more output.
-  void Produced(Sequence& sequence, int64_t tokens);
-  // It ends; it does not wait.
-  void Forget(Sequence& sequence);
+  // Charges output of a sequence that does not wait.
+  void ChargeOutput(Sequence& sequence, int64_t tokens);
+  // Ends one that does not wait.
+  void Finish(Sequence& sequence);
 
-  // Who goes next; nullptr: nobody is in turn.
+  // The next to admit; nullptr: none is in turn.
   Sequence* Head() const;
   int64_t in_turn() const { return in_turn_; }
   int64_t waiting() const;  // those that stand aside included
@@ -82,8 +80,7 @@ class WaitingQueue {
   // 0: nothing is known of it there.
   double CounterOf(absl::string_view tenant, PriorityClass priority_class = PriorityClass::kDefault) const;
 
-  // Everything that must always hold: counters and weights are numbers, queues are found under their counters, numbers
-  // add up to what the caller knows. kInternal names the first violation.
+  // Checks the invariants, and the totals against the caller's. kInternal names the first violation.
   absl::Status CheckIntegrity(int64_t unfinished, int64_t aside) const;
 
  private:
@@ -93,11 +90,11 @@ class WaitingQueue {
     std::map<CounterKey, TenantAccount*> accounts;  // with a queue, by counter and the arrival of its first
     std::map<CounterKey, TenantAccount*> idle;      // without sequences, by counter and number
     absl::flat_hash_map<std::string, std::unique_ptr<TenantAccount>> tenants;
-    double last_counter = 0;  // of who last had a queue, when it went
+    double last_counter = 0;  // of the last tenant with a queue, when its queue emptied
     int64_t waiting = 0;      // those that stand aside included
     int64_t passed = 0;       // admissions of higher classes since one of this was admitted, while any waited
     bool in_turn() const { return !ranked.empty() || !accounts.empty(); }
-    // Of those with a queue; what who comes is lifted to.
+    // To which a new tenant is lifted.
     double LeastCounter() const { return accounts.empty() ? last_counter : accounts.begin()->first.first; }
   };
   static size_t ClassOf(const Sequence& sequence) { return static_cast<size_t>(sequence.spec().priority_class); }

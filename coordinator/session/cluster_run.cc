@@ -107,13 +107,12 @@ absl::StatusOr<RequestId> ClusterRun::Submit(GenerationRequest request) {
 
 absl::StatusOr<RequestId> ClusterRun::SubmitAll(std::vector<GenerationRequest> requests) {
   const RequestId first = last_id_ + 1;
-  std::vector<std::pair<RequestId, GenerationRequest>> numbered;
+  last_id_ += requests.size();
   std::vector<int64_t> prompt_tokens;
-  for (GenerationRequest& request : requests) {
+  prompt_tokens.reserve(requests.size());
+  for (const GenerationRequest& request : requests)
     prompt_tokens.push_back(static_cast<int64_t>(request.prompt.size()));
-    numbered.emplace_back(++last_id_, std::move(request));
-  }
-  if (absl::Status status = session_->SubmitAll(std::move(numbered)); !status.ok()) return status;
+  RETURN_IF_ERROR(session_->SubmitAll(first, std::move(requests)));
   const int64_t now_us = MonotonicUs();
   for (size_t i = 0; i < prompt_tokens.size(); ++i) running_[first + i] = {now_us, prompt_tokens[i]};
   return first;
@@ -132,12 +131,20 @@ absl::StatusOr<std::optional<SessionEvent>> ClusterRun::Next(absl::Duration most
     progress_.Clear();
     return JobFailure(event.status());
   }
-  NoteReady();
+  RecordReady();
   if (event->has_value()) Count(**event);
   return event;
 }
 
-void ClusterRun::NoteReady() {
+absl::Status ClusterRun::AwaitReady() {
+  while (ready() == nullptr) {
+    if (StopRequested()) return absl::CancelledError("interrupted while the stages were loading");
+    RETURN_IF_ERROR(Next().status());
+  }
+  return absl::OkStatus();
+}
+
+void ClusterRun::RecordReady() {
   if (ready_us_ != 0 || session_->ready() == nullptr) return;
   ready_us_ = MonotonicUs();
   progress_.Clear();
@@ -225,12 +232,12 @@ RunSummary ClusterRun::Finish() {
   }
   summary.totals.relaunches = session_->relaunches();
   session_.reset();
-  FinishItsTrace();
+  FinishTraceFile();
   return summary;
 }
 
 // When no job came up there is none, which was said.
-void ClusterRun::FinishItsTrace() const {
+void ClusterRun::FinishTraceFile() const {
   if (trace_.empty() || ready_us_ == 0) return;
   const absl::Status finished = FinishTrace(trace_);
   if (finished.ok()) return LogVerbose(absl::StrCat("the trace is in '", trace_, "'"));

@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/front/signals.h"
-#include "coordinator/launch/launch_options.h"
+#include "coordinator/launch/launch_plan.h"
 #include "coordinator/session/run_summary.h"
 #include "coordinator/session/session.h"
 #include "proto/probe.pb.h"
@@ -31,6 +31,9 @@ class ClusterRun {
   static absl::StatusOr<std::unique_ptr<ClusterRun>> Open(LaunchOptions options, int engine_descriptor,
                                                           bool show_progress);
 
+  // Waits until the job is ready. kCancelled: a signal asked to stop before. Other errors are those of Next.
+  absl::Status AwaitReady();
+
   // As Session::Submit, under an id of its own. kOutOfRange: the job cannot hold it.
   absl::StatusOr<RequestId> Submit(GenerationRequest request);
   // As Session::SubmitAll. The ids are consecutive; the first of them is returned.
@@ -41,15 +44,13 @@ class ClusterRun {
   // final and carry their exit code.
   absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration most = absl::Seconds(1));
 
-  // Next also ends its wait when this descriptor is readable; -1: none. Without an effect for one that always is, a
-  // regular file.
+  // Next also ends its wait when this descriptor is readable; -1: none. No effect for a regular file, which always is.
   void WatchInput(int descriptor);
 
   // A first signal asked to stop: cancel what runs and go on calling Next until all has ended or GiveUp() holds.
   // Also the stops of one answer, where SignalWatch::ForgetStops follows it.
   bool StopRequested() const { return signals_.stops() > 0; }
-  // Waiting any longer is of no use: a second signal came, or nothing runs that could be cancelled, or the cancelled
-  // requests did not end in time.
+  // Waiting any longer is of no use: a second signal came, nothing can be cancelled, or cancelling took too long.
   bool GiveUp();
   bool DrainRequested() const { return signals_.drain(); }
 
@@ -70,8 +71,8 @@ class ClusterRun {
  private:
   ClusterRun(std::unique_ptr<Session> session, std::string trace, std::string emulated_link, bool joined,
              bool show_progress);
-  void FinishItsTrace() const;
-  void NoteReady();
+  void FinishTraceFile() const;
+  void RecordReady();
   void Count(const SessionEvent& event);
 
   struct Running {

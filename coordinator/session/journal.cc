@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/wire/step_messages.h"
-#include "coordinator/request/request_room.h"
+#include "coordinator/request/sequence.h"
 
 namespace stagecoach {
 namespace {
@@ -30,16 +30,28 @@ absl::Status CheckChecksums(RequestId id, const pb::RowChecksums& checksums, int
 
 }  // namespace
 
+SessionEvent FinishedEvent(RequestId request, pb::RequestFinished::Reason reason) {
+  SessionEvent event;
+  event.request = request;
+  event.finished.emplace();
+  event.finished->set_request(request);
+  event.finished->set_reason(reason);
+  return event;
+}
+
+absl::Status CheckNextId(RequestId id, RequestId last) {
+  if (id > last) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("request id ", id, " does not follow ", last, "; ids grow from request to request"));
+}
+
 bool RequestJournal::Entry::stopped() const {
   return !output.empty() &&
          std::find(request.stop_tokens.begin(), request.stop_tokens.end(), output.back()) != request.stop_tokens.end();
 }
 
 absl::Status RequestJournal::Add(RequestId id, GenerationRequest request) {
-  if (id <= last_id_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("request id ", id, " does not follow ", last_id_, "; ids grow from request to request"));
-  }
+  RETURN_IF_ERROR(CheckNextId(id, last_id_));
   last_id_ = id;
   Entry entry;
   entry.next_scored_row = std::max<int64_t>(0, request.score_from - 1);
@@ -205,13 +217,9 @@ pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
 }
 
 SessionEvent RequestJournal::Finish(RequestId request, pb::RequestFinished::Reason reason) {
-  SessionEvent event;
-  event.request = request;
-  event.finished.emplace();
+  SessionEvent event = FinishedEvent(request, reason);
   *event.finished->mutable_cost() = entries_.at(request).cost;
   entries_.erase(request);
-  event.finished->set_request(request);
-  event.finished->set_reason(reason);
   return event;
 }
 

@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
-#include "coordinator/request/priority_class.h"
+#include "coordinator/request/sequence.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
@@ -46,6 +46,12 @@ struct SessionEvent {
   // Its cost is of the whole life of the request: the times of the job that gave the first token, and all preemptions.
   std::optional<pb::RequestFinished> finished;
 };
+
+// The last event of a request, without its cost.
+SessionEvent FinishedEvent(RequestId request, pb::RequestFinished::Reason reason);
+
+// Ids that callers draw grow from request to request: kInvalidArgument otherwise.
+absl::Status CheckNextId(RequestId id, RequestId last);
 
 // So that a lost job costs only time: the prompt, the parameters, the tokens and scores that came back. Each position
 // is passed on exactly once, whatever jobs report. Pure, and not thread-safe.

@@ -35,14 +35,13 @@ namespace {
 // However long a wait took by the clock (the front may have been stopped), it counts at most this much against the job.
 constexpr absl::Duration kMostPerWait = absl::Seconds(1);
 // mpirun names the rank that died and ends about 20 ms after its death; how long to wait for that on a busy machine.
-constexpr absl::Duration kLastWords = absl::Seconds(2);
-constexpr absl::Duration kWordsAfterALoss = absl::Milliseconds(500);
+constexpr absl::Duration kExitReportWait = absl::Seconds(2);
+constexpr absl::Duration kExitReportWaitAfterLoss = absl::Milliseconds(500);
 constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
 constexpr char kHasEnded[] = " has ended";
 constexpr char kIsStopped[] = " is stopped";
 
-// The ranks of this host that have entered MPI_Init, by the shared-memory segments that Open MPI makes there:
-// vader_segment.<host>.<user>.<job>.<rank>.
+// This host's ranks that entered MPI_Init, by Open MPI's shared memory: vader_segment.<host>.<user>.<job>.<rank>.
 std::set<int> RanksInMpi(const std::vector<std::string>& directories) {
   std::set<int> ranks;
   for (const std::string& directory : directories) {
@@ -83,7 +82,7 @@ class LaunchedSession : public Session {
   absl::Status Lose(const std::string& what, bool accusing = false, std::optional<int> stage = std::nullopt);
   absl::Status Lose(const RankDeath& death);
   std::string NameOf(int rank) const;
-  void AwaitLastWords(absl::Duration most);
+  void AwaitExitReport(absl::Duration most);
   std::string DescribeRanks() const;
   std::string DescribeOtherHosts() const;  // for a job that does not come up
 
@@ -248,18 +247,18 @@ absl::Status LaunchedSession::OnLost(const std::string& what) {
   }
   if (!what.empty()) {
     // The engine may see a stage's end before mpirun has named the signal, which tells whether a request may be guilty.
-    AwaitLastWords(kWordsAfterALoss);
+    AwaitExitReport(kExitReportWaitAfterLoss);
     const std::optional<RankDeath>& death = launcher_->output().death();
     const std::optional<int> dead = death.has_value() ? StageOfRank(death->rank) : std::nullopt;
     return Lose(what, death.has_value() && death->crashed && death->rank != 0, dead);
   }
-  AwaitLastWords(kLastWords);
+  AwaitExitReport(kExitReportWait);
   if (const std::optional<int> code = launcher_->ExitCode()) return OnLauncherEnded(*code);
   if (launcher_->output().death().has_value()) return Lose(*launcher_->output().death());
   return Lose(absl::StrCat(NameOf(0), " went away without a word"));
 }
 
-void LaunchedSession::AwaitLastWords(absl::Duration most) {
+void LaunchedSession::AwaitExitReport(absl::Duration most) {
   const int64_t deadline_us = MonotonicUs() + absl::ToInt64Microseconds(most);
   while (MonotonicUs() < deadline_us && !launcher_->output().death().has_value() &&
          !launcher_->ExitCode().has_value()) {
@@ -294,13 +293,12 @@ absl::Status LaunchedSession::Lose(const RankDeath& death) {
               StageOfRank(death.rank));
 }
 
-// `accusing`: a stage died by its own doing, which a request may be the cause of. `stage`: which one, where it is not
-// the engine who knows.
+// `accusing`: a stage died by its own doing, maybe of a request. `stage`: which one, if the engine does not know.
 absl::Status LaunchedSession::Lose(const std::string& what, bool accusing, std::optional<int> stage) {
   launcher_.reset();  // ends whatever is left of the job
   const int64_t now_us = MonotonicUs();
   if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(now_us);
-  NoteLoss(stage.has_value() ? stage : lost_stage(), what);
+  RecordLoss(stage.has_value() ? stage : lost_stage(), what);
   CloseJob(accusing ? what : "");
   // A job that never was ready has nothing to lose, and what keeps it from coming up rarely goes away.
   const absl::Duration patience = was_ready() ? relaunch_timeout_ : absl::ZeroDuration();

@@ -34,22 +34,21 @@ struct RunSummary {
   std::string emulated_link;             // as EmulatedLinkText gives it; empty: hops were as they are
 };
 
-// Tokens a second; 0 when no time passed. The decode rate leaves out each request's first token, which the prompt's
-// pass produces.
+// Tokens a second; 0 when no time passed. The decode rate leaves out first tokens, which the prompt's pass produces.
 double DecodeRate(const RunTotals& totals);
 double TotalRate(const RunTotals& totals);
 
-// Rows that each pass over the weights served, of all micro-batches and of those with decode rows; 0 without any.
-// Stands beside the bubble, which many small passes make smaller and slower at once.
+// Rows per pass over the weights, of all micro-batches and of those with decode rows; 0 without any. To be read with
+// the bubble, which many small passes lower while they cost speed.
 double RowsAPass(const pb::JobStatistics& job);
 double DecodeRowsAPass(const pb::JobStatistics& job);
 
 // The CPUs a stage's threads are bound to, such as "0-3,8"; "any" when they are not bound.
 std::string CpuList(const pb::StageSummary& stage);
 
-// Adds the statistics of a later job of the same session: counts and times sum up, the bubble is averaged over busy
-// time and its floor over the time of the ideal pipeline (so that the difference of two sums is that of the present
-// job), and what describes a stage (host, process, memory) is that of the later job. Peaks are the larger one.
+// Adds the statistics of a later job of the session. Counts and times are summed, peaks are the larger. The bubble is
+// averaged over busy time, its floor over the ideal pipeline's time (so that differences of sums are the present
+// job's). A stage's host, process and memory are those of the later job.
 void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum);
 
 }  // namespace stagecoach

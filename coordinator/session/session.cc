@@ -8,14 +8,13 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/request/request_room.h"
+#include "coordinator/request/sequence.h"
 #include "coordinator/session/run_summary.h"
 
 namespace stagecoach {
 namespace {
 
-// However long a wait took by the clock (the front may have been stopped), it counts at most this much as the engine's
-// silence.
+// However long a wait took by the clock (the front may have been stopped), at most this much counts as silence.
 constexpr absl::Duration kMostSilencePerWait = absl::Seconds(1);
 constexpr char kFinished[] = "the session is finished and takes no more requests";
 // Beyond the stage timeout, for the work in flight when the job was told to end.
@@ -27,15 +26,14 @@ absl::StatusCode CodeOf(const pb::JobFailed& failed) {
   return known ? static_cast<absl::StatusCode>(failed.code()) : absl::StatusCode::kInternal;
 }
 
-// With an engine that lives in this process: started under somebody else's launcher, so there is nothing to supervise
-// and a loss is final.
+// With an engine in this process, under somebody else's launcher: nothing to supervise, and a loss is final.
 class JoinedSession : public Session {
  public:
   JoinedSession(int descriptor, pb::ConfigureJob job) : Session(std::move(job)) { Connect(descriptor); }
 
  protected:
   absl::Status OnLost(const std::string& what) override {
-    NoteLoss(lost_stage(), what);
+    RecordLoss(lost_stage(), what);
     CloseJob();
     return absl::UnavailableError(what.empty() ? "the engine went away" : what);
   }
@@ -49,10 +47,10 @@ absl::Status Session::Submit(RequestId id, GenerationRequest request) {
   return taken;
 }
 
-absl::Status Session::SubmitAll(std::vector<std::pair<RequestId, GenerationRequest>> requests) {
+absl::Status Session::SubmitAll(RequestId first, std::vector<GenerationRequest> requests) {
   absl::Status taken;
-  for (auto& [id, request] : requests) {
-    if (taken.ok()) taken = Take(id, std::move(request));
+  for (GenerationRequest& request : requests) {
+    if (taken.ok()) taken = Take(first++, std::move(request));
   }
   if (job_ready_) SendSubmissions();
   return taken;
@@ -259,10 +257,10 @@ absl::Status Session::HandleFailed(const pb::JobFailed& failed) {
 }
 
 void Session::SendToEngine(const pb::EngineMessage& message) {
-  if (channel_ != nullptr) NoteSent(channel_->Send(message));
+  if (channel_ != nullptr) HandleSent(channel_->Send(message));
 }
 
-void Session::NoteSent(const absl::Status& sent) {
+void Session::HandleSent(const absl::Status& sent) {
   // A peer that is gone shows when we read; anything else is ours.
   if (!sent.ok() && !absl::IsUnavailable(sent) && final_.ok()) final_ = sent;
 }
@@ -280,9 +278,9 @@ void Session::SendSubmissions() {
     }
     *message.mutable_submit() = journal_.Submission(request);
     given_.insert(request);
-    NoteSent(channel_->Queue(message));
+    HandleSent(channel_->Queue(message));
   }
-  NoteSent(channel_->Flush());
+  HandleSent(channel_->Flush());
 }
 
 std::optional<int> Session::StageOfRank(int rank) const {
@@ -332,7 +330,7 @@ void Session::Disconnect() {
   lost_stage_.reset();
 }
 
-void Session::NoteLoss(std::optional<int> stage, const std::string& what) {
+void Session::RecordLoss(std::optional<int> stage, const std::string& what) {
   StageLoss loss = {.number = ++losses_noted_, .what = what, .at_us = MonotonicUs()};
   if (stage.has_value() && *stage >= 0 && *stage < ready_.stages_size()) {
     loss.stage = stage;

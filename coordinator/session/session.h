@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SESSION_SESSION_H_
 #define STAGECOACH_COORDINATOR_SESSION_SESSION_H_
 
-// The front's view of a cluster: requests go in, tokens come out. The session outlives its jobs: when one is lost it
-// names who died, launches again, and submits what is unfinished as prompt + tokens so far, so that the stream goes on
-// as if nothing had happened. Not thread-safe.
+// The front's view of a cluster: requests go in, tokens come out. The session outlives its jobs: when one is lost, it
+// names the cause, launches again, resubmits prompt + tokens so far: streams go on without a gap. Not thread-safe.
 
 #include <poll.h>
 
@@ -22,8 +21,7 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "coordinator/channel/engine_channel.h"
-#include "coordinator/channel/water_mark.h"
-#include "coordinator/launch/launch_options.h"
+#include "coordinator/launch/launch_plan.h"
 #include "coordinator/session/journal.h"
 #include "coordinator/session/relaunch_policy.h"
 #include "proto/engine.pb.h"
@@ -42,91 +40,87 @@ struct StageLoss {
 
 class Session {
  public:
-  // Starts the job by a launcher process and supervises it. Returns at once; Next brings up the job. Errors of the
-  // options only: kNotFound (no stage_worker, no mpirun, no host file), kInvalidArgument.
+  // A session that launches and supervises its jobs. Returns at once; Next brings up the first job. Errors are those of
+  // the options: kNotFound (stage_worker, mpirun or host file), kInvalidArgument.
   static absl::StatusOr<std::unique_ptr<Session>> Launch(const LaunchOptions& options);
 
-  // Joins an engine that lives in this very process (started under mpirun or srun): no supervision, a loss is final.
+  // Joins the engine of this process (started under mpirun or srun): no supervision, a loss is final.
   static std::unique_ptr<Session> Join(int descriptor, pb::ConfigureJob job);
 
-  virtual ~Session() = default;  // ends the job, hard if it must; no process and no file stays behind
+  virtual ~Session() = default;  // ends the job, by force if needed; leaves no process and no file
 
-  // Takes a request under an id that the caller draws, so that a cancel may follow at once: above every earlier one of
-  // this session (kInvalidArgument). kOutOfRange: the job that was ready last cannot hold it. kFailedPrecondition: the
-  // session is finished. What is taken before a job is ready is judged by the engine, and may end as REASON_REJECTED. A
-  // request that was taken is never refused later: a relaunch with less memory delays or preempts it.
+  // Accepts a request under an id of the caller's, so that a cancel may follow at once: above every earlier one of this
+  // session (kInvalidArgument). kOutOfRange: the last ready job cannot hold it. kFailedPrecondition: the session is
+  // finished. Before the first ready job the engine checks it, and it may end as REASON_REJECTED. An accepted request
+  // is not refused later: a relaunch with less memory delays or preempts it.
   absl::Status Submit(RequestId id, GenerationRequest request);
-  // The same for several, in this order, written to the engine at once: while the socket has room for them all, it
-  // knows of each before it begins any. With an error those up to the refused one are taken.
-  absl::Status SubmitAll(std::vector<std::pair<RequestId, GenerationRequest>> requests);
+  // The same for several, in order, with ids from `first` on. While the socket has room, the engine gets all before it
+  // begins any. On an error, those before the refused one are accepted.
+  absl::Status SubmitAll(RequestId first, std::vector<GenerationRequest> requests);
   void Cancel(RequestId request);
 
-  // Waits up to `timeout` for an event. Absent: none came, or the watched descriptor is readable, a signal arrived, a
-  // job was lost, or ready(), load_progress() or probe_report() changed. Relaunches happen in here. Errors are final:
-  // kUnavailable (stages lost too often; exit code 5), kFailedPrecondition (launch failed; 4), others (what the engine
-  // said; model errors 3).
+  // Waits up to `timeout` for an event, and relaunches lost jobs. Absent: none came, or the watched descriptor is
+  // readable, a signal arrived, a job was lost, or ready(), load_progress() or probe_report() changed. Errors are
+  // final: kUnavailable (stages lost too often; exit code 5), kFailedPrecondition (launch failed; 4), else the engine's
+  // (model errors 3).
   absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration timeout);
-  // The same, for all events of one read of the engine's socket.
+  // The same for all events of one read of the engine's socket.
   absl::StatusOr<std::vector<SessionEvent>> NextBatch(absl::Duration timeout);
 
   // Next also returns when this descriptor is readable; -1: none.
   void WatchDescriptor(int descriptor) { watched_ = descriptor; }
-  // Off: nothing more is read from the engine, so that it stops in its turn; all else goes on. Finish reads always.
+  // Off: nothing is read from the engine, which then stops too. Finish always reads.
   void ReadEngine(bool on) { reads_ = on; }
 
-  // What the latest job that was ready agreed on; null before the first.
+  // Of the last ready job; null before the first.
   const pb::JobReady* ready() const { return first_ready_.has_value() ? &ready_ : nullptr; }
   bool job_ready() const { return job_ready_; }                        // the present job
   const pb::LoadProgress& load_progress() const { return progress_; }  // of the job that is coming up
-  // Of a job that measures (ConfigureJob.probe) and takes no requests: the latest.
+  // The latest of a measuring job (ConfigureJob.probe), which takes no requests.
   const pb::ProbeReport& probe_report() const { return probe_report_; }
   const pb::EngineStatus& engine_status() const { return status_; }  // of the present job: the latest
   virtual int relaunches() const { return 0; }
   const std::vector<StageLoss>& losses() const { return losses_; }  // the latest kMostLosses, in order
   static constexpr size_t kMostLosses = 64;
 
-  // Sums over all jobs of this session, up to what the present one reported last, a second ago at most. Without stages
-  // when no job reported any.
+  // Sums over all jobs, up to the present one's last report, at most a second ago. Without stages before any report.
   pb::JobStatistics statistics() const;
 
-  // Ends the job in order and returns the statistics. Waits for work in flight; the watched descriptor is left alone.
-  // The session takes no more requests. Errors when no job ever reported: kUnavailable, or what Next said.
+  // Ends the job in order, after the work in flight, and returns the statistics. The session accepts no more requests.
+  // Errors when no job ever reported: kUnavailable, or what Next said.
   absl::StatusOr<pb::JobStatistics> Finish();
 
  protected:
-  // For the two kinds of session: where jobs come from, and what happens when one is lost.
   explicit Session(pb::ConfigureJob job) : job_(std::move(job)) {}
 
   // Before waiting: whatever brings a job up. An error is final.
   virtual absl::Status Prepare() { return absl::OkStatus(); }
-  // After waiting `waited`: looks at what the derived class watches. `waits`: those of AddWaits with what poll() found.
-  // An error is final.
+  // After waiting `waited`. `waits`: those of AddWaits, with poll()'s results. An error is final.
   virtual absl::Status Supervise(absl::Duration /*waited*/, absl::Span<const pollfd> /*waits*/) {
     return absl::OkStatus();
   }
-  // The job is lost, or (while finishing) its connection has ended; `what`: the engine's words, empty when it just went
-  // away. Ends with a call of CloseJob, or returns a final error.
+  // The job is lost, or (while finishing) its connection has ended; `what`: the engine's message, empty without one.
+  // Calls CloseJob, or returns a final error.
   virtual absl::Status OnLost(const std::string& what) = 0;
   virtual void AddWaits(std::vector<pollfd>* /*waits*/) const {}  // more descriptors to wait for
   virtual absl::Duration longest_wait() const { return absl::Seconds(1); }
-  virtual void AwaitJobEnd() {}  // the end of the job's processes, after its orderly shutdown
+  virtual void AwaitJobEnd() {}  // of the job's processes, after an orderly shutdown
 
-  // A new job on a fresh connection; tells it everything it must know.
+  // Configures a new job on a fresh connection.
   void Connect(int descriptor);
   void Disconnect();
   bool connected() const { return channel_ != nullptr; }
-  // Whether the job on the present connection has said anything yet, and whether it did after the latest wait.
+  // Whether the job on this connection has sent anything yet, and whether it did after the latest wait.
   bool heard() const { return heard_; }
   bool received() const { return received_; }
   bool finishing() const { return finishing_; }
   bool was_ready() const { return first_ready_.has_value(); }
-  std::optional<int> StageOfRank(int rank) const;  // as the present job said when it was ready
-  // Which stage the engine says it lost.
-  std::optional<int> lost_stage() const { return lost_stage_; }
-  // Before CloseJob, where that is for a loss.
-  void NoteLoss(std::optional<int> stage, const std::string& what);
-  // After the loss of a job: ends what it had completed, adds up its statistics. `crash`: how a stage died by its own
-  // doing, which accuses requests (Suspects); empty when none did.
+  std::optional<int> StageOfRank(int rank) const;                // as the present job said when it was ready
+  std::optional<int> lost_stage() const { return lost_stage_; }  // as the engine says
+  // Before CloseJob, for a loss.
+  void RecordLoss(std::optional<int> stage, const std::string& what);
+  // Ends a lost job's completed requests and adds up its statistics. `crash`: how a stage crashed, which makes requests
+  // suspect (Suspects); empty when none did.
   void CloseJob(absl::string_view crash = "");
   pb::ConfigureJob& job() { return job_; }  // what the next job is told
   RequestJournal& journal() { return journal_; }
@@ -147,7 +141,7 @@ class Session {
   absl::Status HandleReady(const pb::JobReady& ready);
   absl::Status HandleFailed(const pb::JobFailed& failed);
   void SendToEngine(const pb::EngineMessage& message);
-  void NoteSent(const absl::Status& sent);
+  void HandleSent(const absl::Status& sent);
   void SendSubmissions();
   void ReleaseHeld();
   absl::Status AwaitStatistics();

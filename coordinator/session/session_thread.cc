@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
@@ -20,11 +19,7 @@ constexpr int64_t kPublishUs = 100000;
 using Finished = pb::RequestFinished;
 
 SessionEvent Ended(RequestId id, Finished::Reason reason, Finished::Code code, absl::string_view error) {
-  SessionEvent event;
-  event.request = id;
-  event.finished.emplace();
-  event.finished->set_request(id);
-  event.finished->set_reason(reason);
+  SessionEvent event = FinishedEvent(id, reason);
   event.finished->set_code(code);
   event.finished->set_error(std::string(error));
   return event;
@@ -66,10 +61,7 @@ absl::Status SessionThread::Submit(RequestId id, GenerationRequest request) {
     if (room_.has_value()) {
       RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(request.prompt.size()), request.max_new_tokens, *room_));
     }
-    if (id <= last_id_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("request id ", id, " does not follow ", last_id_, "; ids grow from request to request"));
-    }
+    RETURN_IF_ERROR(CheckNextId(id, last_id_));
     last_id_ = id;
     unfinished_.emplace(id, request.priority_class);
     ++unfinished_by_class_[static_cast<size_t>(request.priority_class)];

@@ -15,14 +15,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/base/ids.h"
-#include "coordinator/channel/water_mark.h"
-#include "coordinator/request/request_room.h"
+#include "coordinator/channel/engine_channel.h"
+#include "coordinator/request/sequence.h"
 #include "coordinator/session/session.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
 
-// How a session fares, as of at most a second ago.
+// The state of a session, at most a second old.
 struct SessionStatus {
   enum class State {
     kLoading,     // the first job comes up
@@ -42,50 +42,46 @@ struct SessionStatus {
   pb::EngineStatus engine;        // the present job's latest; empty before its first
   pb::JobStatistics statistics;   // sums over all jobs
 
-  // What a prompt and its answer may have together, in the job that was ready last; 0: none was yet.
+  // The most tokens of a prompt and its answer, of the last ready job; 0 before the first.
   int64_t context_tokens() const;
 };
 
-// Called by the thread of Run, between turns; what it calls must not wait for anything.
+// Called by the thread of Run, between turns; must not block.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;
-  // What one turn brought, in order, under the ids of Submit. Of every request that was taken exactly one event has
-  // `finished`, the last one; REASON_FAILED too, when the session ended before the request did.
+  // The events of one turn, in order, under the ids of Submit. The last event of every accepted request, and no other,
+  // has `finished`: with REASON_FAILED when the session ended first.
   virtual void OnEvents(std::vector<SessionEvent> events) = 0;
   // After every turn: at least once a second, and after a signal or Wake.
   virtual void OnTurn() {}
-  // Once, when the session takes nothing more: as Run will return. The events of what it cut short follow.
+  // Once, when the session accepts nothing more, with what Run will return. Events of unfinished requests follow.
   virtual void OnEnding(const absl::Status& /*ended*/) {}
 };
 
 class SessionThread {
  public:
-  // Tokens that were handed to the listener and not yet Consumed: from the high mark to the low one nothing is read
-  // from the engine, which then stops in its turn.
+  // Of tokens delivered and not yet Consumed: from the high mark to the low one nothing is read from the engine.
   static constexpr int64_t kHighTokens = 65536, kLowTokens = 16384;
 
   // The listener outlives this object. Nobody else uses the session any more.
   SessionThread(std::unique_ptr<Session> session, SessionListener* listener);
   ~SessionThread();  // ends the job, hard if it must; Run has returned or was never called
 
-  // Runs the session on the calling thread until it is drained, stopped or fails, and ends the job. Once.
-  // OK when all that was taken has ended, kCancelled after Stop, else what Session::NextBatch said.
+  // Runs the session on the calling thread, once, until it is drained, stopped or fails, and ends the job. OK when all
+  // requests have ended, kCancelled after Stop, else the error of Session::NextBatch.
   absl::Status Run();
 
   // The rest is for any thread, the listener's calls included.
 
-  // Takes a request under an id that the caller draws, above every earlier one (kInvalidArgument). Does not wait.
-  // kOutOfRange: the job that was ready last cannot hold it; kFailedPrecondition: the session drains; when it has
-  // ended: what Run returned. What is taken while no job is ready may end as REASON_REJECTED.
+  // As Session::Submit, without blocking. kFailedPrecondition: the session drains; after its end, what Run returned.
   absl::Status Submit(RequestId id, GenerationRequest request);
   void Cancel(RequestId id);      // of an unfinished request; else nothing
   void Drain() { Ask(&drain_); }  // take no more requests, and end when those that were taken have ended
   void Stop() { Ask(&stop_); }    // end now
   void Wake();                    // makes a turn; also for signal handlers
 
-  // The listener's side has dealt with as many tokens (TokensIn). All that is delivered is to be consumed in the end,
-  // that of cancelled requests too.
+  // The listener has processed so many tokens (TokensIn). All that was delivered must be, also if cancelled.
   void Consumed(int64_t tokens);
   static int64_t TokensIn(const SessionEvent& event);  // scored ones too
 

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_SESSION_START_WATCH_H_
 #define STAGECOACH_COORDINATOR_SESSION_START_WATCH_H_
 
-// Why a job that starts will not come up: a rank that has ended or is stopped (SIGSTOP). The others wait for it in
-// MPI_Init for ever, and nothing of the job says so. Not thread-safe.
+// Finds ranks that ended or are stopped while a job starts: others would wait in MPI_Init for ever. Not thread-safe.
 
 #include <poll.h>
 
@@ -21,9 +20,8 @@ namespace stagecoach {
 // Looks for ranks of other hosts that are stopped, in one launch.
 class StartWatch {
  public:
-  // It looks whenever another sixth of the time that a job may take to start has passed (10 s of a minute), and soon
-  // again when it saw one: a debugger or a batch system may stop a process for a moment. `plan` outlives it. `name`: of
-  // the launch.
+  // Looks after every sixth of the startup time (10 s of a minute), and soon again after finding one: a debugger or a
+  // batch system may stop a process for a moment. `plan` outlives it. `name`: of the launch.
   StartWatch(const LaunchPlan& plan, const Placement& placement, const std::string& name,
              absl::Duration startup_timeout);
 
@@ -42,13 +40,11 @@ class StartWatch {
 // The ranks of this host. mpirun does not mind one that ends in order before MPI_Init. Pure: it is told the time.
 class MissingRanks {
  public:
-  // How long a rank may be missing while others are there. Those of a host are started one after the other, which takes
-  // milliseconds, and on a machine with many times more work than cores a second or so. How long the first one takes to
-  // appear says nothing.
+  // How long a rank may be missing while others are there. A host starts its ranks one after the other, which takes
+  // milliseconds, or about a second under heavy load; the time to the first one is no measure.
   static constexpr absl::Duration kPatience = absl::Seconds(3);
 
-  // After waiting `waited`; `missing`: some ranks of this host are there, and others are not or are stopped. Whether
-  // that has been so all the time for kPatience.
+  // After waiting `waited`; `missing`: some ranks of this host are there, others not, or stopped. True after kPatience.
   bool Waited(absl::Duration waited, bool missing) {
     missing_for_ = missing ? missing_for_ + waited : absl::ZeroDuration();
     return missing_for_ >= kPatience;

@@ -12,7 +12,7 @@ int64_t FairSharing::Kind::FirstEndNs() const {
   return left_bytes > 0 ? since_ns + NsOf(left_bytes / bytes_per_s) : since_ns;
 }
 
-void FairSharing::Kind::GiveUntil(int64_t now_ns) {
+void FairSharing::Kind::AdvanceTo(int64_t now_ns) {
   given_bytes += bytes_per_s * SecondsOf(now_ns - since_ns);
   since_ns = now_ns;
 }
@@ -39,7 +39,7 @@ void FairSharing::Begin(int number, uint64_t flow, double bytes, int64_t now_ns)
     kind.given_bytes = 0;
     kind.since_ns = now_ns;
   } else {
-    kind.GiveUntil(now_ns);
+    kind.AdvanceTo(now_ns);
   }
   kind.flows.push_back({kind.given_bytes + bytes, next_order_++, flow});
   std::push_heap(kind.flows.begin(), kind.flows.end(), std::greater<>());
@@ -67,7 +67,7 @@ std::vector<uint64_t> FairSharing::TakeEnded(int64_t now_ns) {
   return ended;
 }
 
-// The flows under way are others than before: from here on their rates are, perhaps, others too.
+// The set of flows has changed: computes their rates anew.
 void FairSharing::Share(int64_t now_ns) {
   for (Wire& wire : wires_) {
     wire.left_bytes_per_s = wire.bytes_per_s;
@@ -81,8 +81,8 @@ void FairSharing::Share(int64_t now_ns) {
   }
   while (!growing_.empty()) {
     const double share = TightestShare();
-    // Whoever's own link has no more than that has all of it, which leaves the others more; where there is nobody like
-    // that, a wire is full.
+    // Flows whose own link gives at most this share get all of their link, which leaves more for the others. If there
+    // are none, a wire is full.
     const bool held_by_links = std::any_of(growing_.begin(), growing_.end(),
                                            [&](const Kind* kind) { return kind->link_bytes_per_s <= share; });
     const auto found = std::partition(growing_.begin(), growing_.end(), [&](const Kind* kind) {
@@ -92,7 +92,7 @@ void FairSharing::Share(int64_t now_ns) {
       Kind& kind = **it;
       const double bytes_per_s = held_by_links ? kind.link_bytes_per_s : share;
       if (bytes_per_s != kind.bytes_per_s) {
-        kind.GiveUntil(now_ns);
+        kind.AdvanceTo(now_ns);
         kind.bytes_per_s = bytes_per_s;
       }
       for (const int number : kind.wires) {

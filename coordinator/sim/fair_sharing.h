@@ -1,20 +1,17 @@
 #ifndef STAGECOACH_COORDINATOR_SIM_FAIR_SHARING_H_
 #define STAGECOACH_COORDINATOR_SIM_FAIR_SHARING_H_
 
-// Flows that cross wires together share them max-min fairly: no flow could have more without taking from one that has
-// no more than it. A flow f has
+// Flows that share wires do so max-min fairly: no flow could have more without taking from one that has no more. Flow f
+// has
 //   rate(f) = min(what its own link gives, the least over its wires w of fair(w))
 //   fair(w) = (bandwidth of w - the rates of its flows that are held lower elsewhere) / (number of its other flows)
-// found by progressive filling (Bertsekas and Gallager, Data Networks, 2nd ed. 1992, section 6.5.2). Rates change only
-// when a flow begins or ends. Fluid max-min flows stand for TCP connections of like round-trip times within some
-// percent (Velho et al., On the validity of flow-level TCP network models for grid and cloud simulations, ACM TOMACS
-// 23(4), 2013).
+// found by progressive filling (Bertsekas and Gallager, Data Networks, 2nd ed. 1992, section 6.5.2). Fluid flows stand
+// for TCP connections of like round-trip times within some percent (Velho et al., ACM TOMACS 23(4), 2013). Times are in
+// nanoseconds: a flow ends at the nearest one. Deterministic. Not thread-safe.
 //
-// Flows of one kind (the same link bandwidth, the same wires) always have one rate, so no single flow is kept up to
-// date: its kind counts the bytes that each of its flows was given, and a flow ends when that count has grown by its
-// own bytes. An event costs O(kinds x wires of one, a few times, + log flows).
-//
-// Times are in nanoseconds: a flow ends at the nearest one. Deterministic. Not thread-safe.
+// Flows of one kind (equal link bandwidth, equal wires) have equal rates, so flows are not updated one by one: a kind
+// counts the bytes given to each of its flows, and a flow ends when that count has grown by its own bytes. An event
+// costs O(kinds x wires of one, a few times, + log flows).
 
 #include <cstddef>
 #include <cstdint>
@@ -26,16 +23,15 @@ namespace stagecoach {
 
 class FairSharing {
  public:
-  // Each returns a number for what it adds, from 0; before the first flow. Bandwidths > 0.
+  // Each returns the number of what it adds, from 0. Call before the first flow. Bandwidths > 0.
   int AddWire(double bytes_per_s);
   int AddKind(double link_bytes_per_s, std::vector<int> wires);  // one that is there already, where it is the same
 
-  // Times of calls never decrease. `flow` is the caller's name for it.
+  // Times never decrease. `flow` is the caller's id.
   void Begin(int kind, uint64_t flow, double bytes, int64_t now_ns);
   // When the next flow ends if none begins before; kNeverNs: there is none.
   int64_t NextEndNs() const;
-  // Those that have ended by then: to be called at NextEndNs, when they do. Kind by kind, of one kind in the order in
-  // which they end, of two at the same time the one that began first.
+  // The flows that have ended; call at NextEndNs. In order of kind, then of ending, then of beginning.
   std::vector<uint64_t> TakeEnded(int64_t now_ns);
 
  private:
@@ -56,7 +52,7 @@ class FairSharing {
     int64_t since_ns = 0;
 
     int64_t FirstEndNs() const;  // of its flows; it has some
-    void GiveUntil(int64_t now_ns);
+    void AdvanceTo(int64_t now_ns);
   };
   struct Wire {
     double bytes_per_s = 0;

@@ -15,7 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_choices.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/sim/sim_step.h"
+#include "coordinator/sim/sim_pipeline.h"
 #include "coordinator/sim/virtual_clock.h"
 
 namespace stagecoach {
@@ -75,22 +75,7 @@ absl::Status CheckRecords(absl::Span<const StepRecord> records) {
 }
 
 absl::StatusOr<SchedulerOptions> OptionsOf(const RecordedJob& job) {
-  SchedulerOptions options;
-  options.max_num_seqs = job.max_num_seqs;
-  options.max_num_batched_tokens = job.max_num_batched_tokens;
-  options.prefill_chunk = job.prefill_chunk;
-  ASSIGN_OR_RETURN(options.policy, ParsePolicy(job.policy));
-  ASSIGN_OR_RETURN(options.chunking, ParseName(kChunkings, "chunking", job.chunking));
-  options.slo_itl_us = job.slo_itl_us;
-  options.reads = {.experts = job.experts, .chosen = job.experts_chosen};
-  options.block_tokens = job.block_tokens;
-  options.group_blocks = job.group_blocks;
-  options.group_windows = job.group_windows;
-  options.context = job.context;
-  options.micro_batches = job.micro_batches;
-  options.most_groups = job.most_groups;
-  options.max_open_tokens = job.max_open_tokens;
-  options.prefix_caching = job.prefix_caching;
+  SchedulerOptions options = {job, job, {.experts = job.experts, .chosen = job.experts_chosen}};
   RETURN_IF_ERROR(ValidateSchedulerOptions(options));
   if (job.decode_groups < 1 || job.decode_groups > std::max(job.micro_batches, job.most_groups)) {
     return absl::InvalidArgumentError(absl::StrCat("the step log's job has ", job.decode_groups, " decode groups, but ",

@@ -1,12 +1,10 @@
 #include "coordinator/sim/sim_front.h"
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/counter_rng.h"
-#include "coordinator/sim/sim_step.h"
+#include "coordinator/sim/sim_pipeline.h"
 
 namespace stagecoach {
 

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SIM_SIM_FRONT_H_
 #define STAGECOACH_COORDINATOR_SIM_SIM_FRONT_H_
 
-// A front whose requests come by a plan of arrivals, and which writes down when their tokens come. It outlives the
-// engines: what a lost job left unfinished is submitted to the next one, with the output so far.
+// A front whose requests arrive by plan, and which records the times of their tokens. It outlives the engines: requests
+// that a lost job left unfinished are resubmitted to the next one, with their output so far.
 
 #include <cstdint>
 #include <deque>
@@ -32,9 +32,8 @@ struct SimulatedRequest {
 // Not thread-safe.
 class SimFront : public Front {
  public:
-  // Prompts are made-up tokens below `vocab`, another sequence of them for every request. `hand_over_s`: what it takes
-  // to hand one request over, and to hear of an end; one after the other, beside whatever the engine does. `clock`
-  // outlives this.
+  // Prompts are made-up tokens below `vocab`, different for every request. `hand_over_s`: the time to hand over one
+  // request, or to learn of an end; one after the other, in parallel with the engine. `clock` outlives this.
   SimFront(RequestFeed feed, int64_t vocab, RequestMeter meter, double hand_over_s, VirtualClock* clock);
 
   absl::StatusOr<std::optional<FrontCommand>> Next() override;

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_SIM_SIM_NETWORK_H_
 #define STAGECOACH_COORDINATOR_SIM_SIM_NETWORK_H_
 
-// Frames on their way between simulated hosts: alpha + beta per byte, chance, and links that share an uplink.
+// Frames between simulated hosts: latency plus bytes over bandwidth, jitter, and shared uplinks.
 
 #include <cstdint>
 #include <vector>
@@ -35,8 +35,8 @@ class SimNetwork {
     int64_t sent_ns = 0;
     int64_t arrives_ns = 0;
   };
-  // Whether other stages' frames can hold up those of the stage. If so, they are for the caller to queue: Begin comes
-  // for each when the one before it is sent. If not, Send.
+  // Whether other stages' frames can delay those of the stage. If so, the caller queues them, and calls Begin for each
+  // when the one before it is sent. If not, the caller uses Send.
   bool SharesItsWay(int stage) const { return ways_[static_cast<size_t>(stage)].kind >= 0; }
 
   // The frame of `rows` rows from a stage to the one behind it, or to the coordinator. Calls for a stage are in the

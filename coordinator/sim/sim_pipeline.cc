@@ -86,18 +86,18 @@ void SimPipeline::RunUntil(int64_t limit_ns) {
 
 void SimPipeline::Take(const Event& event) {
   if (event.kind == Event::Kind::kArrival) {
-    Arrive(event.stage, event.subject, event.at_ns);
+    OnArrival(event.stage, event.subject, event.at_ns);
   } else if (event.kind == Event::Kind::kSent) {
     if (event.subject == sent_plan_) TakeSent(event.at_ns);
   } else if (event.kind == Event::Kind::kStepOver) {
     EndStep(event.stage, event.at_ns);
     BeginNext(event.stage, event.at_ns);
   } else if (stages_[static_cast<size_t>(event.stage)].plan == event.subject) {
-    Computed(event.stage, event.at_ns);
+    OnComputed(event.stage, event.at_ns);
   }
 }
 
-void SimPipeline::Arrive(int stage, uint64_t number, int64_t now_ns) {
+void SimPipeline::OnArrival(int stage, uint64_t number, int64_t now_ns) {
   Flight& flight = FlightOf(number);
   if (stage == stages()) {
     flight.ready_ns = now_ns;
@@ -122,13 +122,13 @@ void SimPipeline::Begin(int stage, int64_t now_ns) {
   StageTimes& times = FlightOf(at.number).result.times[static_cast<size_t>(stage)];
   times.stage = stage;
   times.start_us = now_ns / 1000;
-  TellLastSend(now_ns, &at, &times);
+  ReportLastSend(now_ns, &at, &times);
   const int before = static_cast<int>(computing.size());
   computing.push_back(stage);
-  ReplanHost(host, std::max(before, 1), now_ns);
+  RescheduleHost(host, std::max(before, 1), now_ns);
 }
 
-void SimPipeline::Computed(int stage, int64_t now_ns) {
+void SimPipeline::OnComputed(int stage, int64_t now_ns) {
   const bool has_rows = FlightOf(stages_[static_cast<size_t>(stage)].number).load.rows > 0;
   if (cluster_->stage_delay_s > 0 && has_rows) {
     LeaveHost(stage, now_ns);
@@ -158,7 +158,7 @@ void SimPipeline::LeaveHost(int stage, int64_t now_ns) {
   std::vector<int>& computing = computing_[static_cast<size_t>(host)];
   const int before = static_cast<int>(computing.size());
   computing.erase(std::find(computing.begin(), computing.end(), stage));
-  if (!computing.empty()) ReplanHost(host, before, now_ns);
+  if (!computing.empty()) RescheduleHost(host, before, now_ns);
 }
 
 void SimPipeline::Send(int stage, uint64_t number, int64_t now_ns) {
@@ -171,7 +171,7 @@ void SimPipeline::Send(int stage, uint64_t number, int64_t now_ns) {
   to_send.push_back(number);
   if (to_send.size() > 1) return;
   network_.Begin(stage, rows, now_ns);
-  PlanSent();
+  ScheduleNextSent();
 }
 
 void SimPipeline::TakeSent(int64_t now_ns) {
@@ -181,11 +181,11 @@ void SimPipeline::TakeSent(int64_t now_ns) {
     to_send.pop_front();
     if (!to_send.empty()) network_.Begin(stage, FlightOf(to_send.front()).load.rows, now_ns);
   }
-  PlanSent();
+  ScheduleNextSent();
 }
 
 // Other frames share their ways now: from here on they are sent at other times.
-void SimPipeline::PlanSent() {
+void SimPipeline::ScheduleNextSent() {
   ++sent_plan_;
   if (const int64_t next_ns = network_.NextSentNs(); next_ns != kNeverNs) {
     Push(next_ns, Event::Kind::kSent, 0, sent_plan_);
@@ -200,7 +200,7 @@ void SimPipeline::Deliver(int stage, uint64_t number, const SimNetwork::Delivery
   Push(delivery.arrives_ns + NsOf(cluster_->wake_s), Event::Kind::kArrival, stage + 1, number);
 }
 
-void SimPipeline::TellLastSend(int64_t now_ns, Stage* stage, StageTimes* times) {
+void SimPipeline::ReportLastSend(int64_t now_ns, Stage* stage, StageTimes* times) {
   std::deque<Sending>& sends = stage->sends;
   while (sends.size() > 1 && sends[1].end_ns <= now_ns) sends.pop_front();
   if (sends.empty() || sends.front().end_ns > now_ns) return;
@@ -215,7 +215,7 @@ double SimPipeline::StepSeconds(Stage& stage, int number, int active) {
 }
 
 // The stages that compute on the host are now others, or another number: from here on they go at another speed.
-void SimPipeline::ReplanHost(int host, int active_before, int64_t now_ns) {
+void SimPipeline::RescheduleHost(int host, int active_before, int64_t now_ns) {
   const std::vector<int>& computing = computing_[static_cast<size_t>(host)];
   const int active = static_cast<int>(computing.size());
   for (const int number : computing) {
@@ -228,6 +228,65 @@ void SimPipeline::ReplanHost(int host, int active_before, int64_t now_ns) {
     ++stage.plan;
     Push(now_ns + NsOf(stage.left * StepSeconds(stage, number, active)), Event::Kind::kComputed, number, stage.plan);
   }
+}
+
+StepResult AnswerTo(const MicroBatch& batch) {
+  StepResult result{.number = batch.number};
+  for (const SequenceSlice& slice : batch.slices) {
+    if (slice.sample) {
+      result.sampled.push_back(
+          {.sequence = slice.sequence, .position = slice.start + slice.count, .token = kSimulatedToken});
+    }
+    if (!slice.targets.empty()) {
+      result.targets.push_back(
+          {slice.sequence, slice.start, std::vector<float>(slice.targets.size(), 0.0f), /*invalid_logits=*/false});
+    }
+  }
+  return result;
+}
+
+StepLoad LoadOf(const MicroBatch& batch, int64_t window) {
+  StepLoad load;
+  for (const SequenceSlice& slice : batch.slices) {
+    const StepLoad rows = StepLoad::Chunk(slice.count, slice.start, slice.sample, window);
+    load.rows += rows.rows;
+    load.sequences += 1;
+    load.positions += rows.positions;
+    load.kv_tokens += rows.kv_tokens;
+    load.window_positions += rows.window_positions;
+    load.window_kv_tokens += rows.window_kv_tokens;
+    const auto targets =
+        slice.targets.size() - static_cast<size_t>(std::count(slice.targets.begin(), slice.targets.end(), kNoToken));
+    load.head_rows += std::max(rows.head_rows, static_cast<double>(targets));
+  }
+  return load;
+}
+
+StepCost::StepCost(const PipelineModel* pipeline) : pipeline_(pipeline) {
+  for (const PipelineStage& stage : pipeline->stages) {
+    std::vector<Alike>& groups = layers_.emplace_back();
+    const ModelParts& parts = stage.costs->parts();
+    for (int64_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
+      const auto alike = std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
+        return parts.layers[static_cast<size_t>(group.layer)] == parts.layers[static_cast<size_t>(layer)];
+      });
+      if (alike == groups.end()) {
+        groups.push_back({layer, 1});
+      } else {
+        ++alike->count;
+      }
+    }
+  }
+}
+
+double StepCost::Seconds(int stage, const StepLoad& load, int active) const {
+  if (load.rows <= 0) return 0;
+  const StageCosts& costs = *pipeline_->stages[static_cast<size_t>(stage)].costs;
+  double seconds = 0;
+  for (const Alike& group : layers_[static_cast<size_t>(stage)]) {
+    seconds += static_cast<double>(group.count) * costs.Layer(group.layer, load, active);
+  }
+  return stage + 1 == pipeline_->size() ? seconds + costs.Head(load, active) : seconds;
 }
 
 }  // namespace stagecoach

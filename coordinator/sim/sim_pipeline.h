@@ -8,22 +8,50 @@
 //   Frames       go by SimNetwork, and are found `wake_s` after they came, for whoever waits for one sleeps.
 //   Coordinator  takes `turn_s` to make and send a micro-batch; in that time nothing else of it happens.
 //   Delay        where steps are to take longer (`stage_delay_s`), a stage sleeps after computing, as in a job: its
-//   step
-//                goes on, but slows nobody on its host.
+//                step goes on, but slows nobody on its host.
 // Times of stages are as in a job: a micro-batch tells of the send that was complete last when its computing began.
 
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "common/step/step.h"
 #include "coordinator/pipeline/pipeline.h"
+#include "coordinator/plan/prediction.h"
 #include "coordinator/sim/sim_network.h"
-#include "coordinator/sim/sim_step.h"
 #include "coordinator/sim/virtual_clock.h"
 
 namespace stagecoach {
+
+// A micro-batch costs what the planner's model says (coordinator/plan/cost_model.h); its tokens are made up.
+inline constexpr TokenId kSimulatedToken = 1;
+
+// A token for every slice that is sampled, log-probabilities for every slice with targets, no times.
+StepResult AnswerTo(const MicroBatch& batch);
+
+// The rows of a micro-batch, whatever mix they are of. Rows whose targets are asked for go through the head as those do
+// that are sampled. `window`: see StepLoad.
+StepLoad LoadOf(const MicroBatch& batch, int64_t window = 0);
+
+// Not thread-safe.
+class StepCost {
+ public:
+  explicit StepCost(const PipelineModel* pipeline);  // outlives this
+
+  // Of one stage, while `active` stages of its host (>= 1, itself included) compute all the time.
+  double Seconds(int stage, const StepLoad& load, int active) const;
+
+ private:
+  // Layers of a stage that have the same work.
+  struct Alike {
+    int64_t layer = 0;  // one of them
+    int64_t count = 0;
+  };
+
+  const PipelineModel* const pipeline_;
+  std::vector<std::vector<Alike>> layers_;  // [stages]
+};
 
 struct SimCluster {
   PipelineModel pipeline;          // 1 .. 512 stages; its costs outlive all use
@@ -45,8 +73,8 @@ class SimPipeline : public Pipeline {
   absl::Status Submit(const MicroBatch& batch) override;
   absl::StatusOr<std::optional<StepResult>> Poll() override;
 
-  // When Poll will next have something to say (a result or the loss of a stage), if that is known by `limit_ns`: the
-  // stages are run that far, and no farther than that moment. Time itself is the caller's to move.
+  // When Poll will next return something (a result or the loss of a stage), if that is known by `limit_ns`: runs the
+  // stages up to that moment and no farther. Advancing the clock is the caller's task.
   std::optional<int64_t> NextNs(int64_t limit_ns);
 
   uint64_t events() const { return next_order_; }  // so far: what the simulation costs
@@ -87,19 +115,19 @@ class SimPipeline : public Pipeline {
   void Push(int64_t at_ns, Event::Kind kind, int stage, uint64_t subject);
   void RunUntil(int64_t limit_ns);
   void Take(const Event& event);
-  void Arrive(int stage, uint64_t number, int64_t now_ns);
+  void OnArrival(int stage, uint64_t number, int64_t now_ns);
   void Begin(int stage, int64_t now_ns);
-  void Computed(int stage, int64_t now_ns);
+  void OnComputed(int stage, int64_t now_ns);
   void EndStep(int stage, int64_t now_ns);
   void BeginNext(int stage, int64_t now_ns);
   void LeaveHost(int stage, int64_t now_ns);
   void Send(int stage, uint64_t number, int64_t now_ns);
   void TakeSent(int64_t now_ns);
-  void PlanSent();
+  void ScheduleNextSent();
   void Deliver(int stage, uint64_t number, const SimNetwork::Delivery& delivery);
-  static void TellLastSend(int64_t now_ns, Stage* stage, StageTimes* times);
+  static void ReportLastSend(int64_t now_ns, Stage* stage, StageTimes* times);
   double StepSeconds(Stage& stage, int number, int active);
-  void ReplanHost(int host, int active_before, int64_t now_ns);
+  void RescheduleHost(int host, int active_before, int64_t now_ns);
 
   const SimCluster* const cluster_;
   VirtualClock* const clock_;

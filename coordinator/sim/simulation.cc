@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/check.h"
 #include "common/base/counter_rng.h"
 #include "common/base/status_macros.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/schedule/group_planner.h"
+#include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
 namespace {
@@ -39,9 +41,9 @@ std::vector<int> HostsOf(const PipelineModel& pipeline) {
 }
 
 // The engine has handed a micro-batch over before the coordinator's turn, in its own time, passes in the pipeline.
-class AfterTheTurn : public StepSink {
+class TurnDelay : public StepSink {
  public:
-  AfterTheTurn(StepSink* sink, double turn_s) : sink_(sink), turn_us_(NsOf(turn_s) / 1000) {}
+  TurnDelay(StepSink* sink, double turn_s) : sink_(sink), turn_us_(NsOf(turn_s) / 1000) {}
   void Write(StepRecord record) override {
     record.submit_us += turn_us_;
     sink_->Write(std::move(record));
@@ -109,7 +111,7 @@ class SimJob {
   SimFront* const front_;
   SimPipeline pipeline_;
   Scheduler scheduler_;
-  AfterTheTurn steps_;
+  TurnDelay steps_;
   std::unique_ptr<GroupPlanner> groups_;
   std::unique_ptr<Engine> engine_;
   bool stuck_ = false;
@@ -150,6 +152,27 @@ absl::StatusOr<SimOutcome> Simulate(const SimOptions& options) {
   outcome.end_ns = outcome.begin_ns;
   for (const SimulatedRequest& request : outcome.requests) outcome.end_ns = std::max(outcome.end_ns, request.last_ns);
   return outcome;
+}
+
+SimTrace::SimTrace(TraceHeader header) : header_(std::move(header)) {
+  header_.simulated = true;
+  header_.start_unix_us = 0;
+}
+
+void SimTrace::BeginJob(int64_t at_us) {
+  TraceJob& job = jobs_.emplace_back();
+  job.header = header_;
+  job.header.start_us = at_us;
+}
+
+void SimTrace::Write(StepRecord record) {
+  CHECK(!jobs_.empty());
+  jobs_.back().steps.push_back(TraceStepOf(record));
+}
+
+absl::Status SimTrace::Save(const std::string& path) {
+  for (TraceJob& job : jobs_) RETURN_IF_ERROR(AlignTrace(&job));
+  return WriteTrace(path, jobs_);
 }
 
 }  // namespace stagecoach

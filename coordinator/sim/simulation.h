@@ -1,11 +1,11 @@
 #ifndef STAGECOACH_COORDINATOR_SIM_SIMULATION_H_
 #define STAGECOACH_COORDINATOR_SIM_SIMULATION_H_
 
-// A whole run in simulated time: the real engine and scheduler over a SimPipeline, with the restarts that lost stages
-// cause. Deterministic: the same options give the same run, bit for bit.
+// A whole run in simulated time: the real engine and scheduler over a SimPipeline, with relaunches after lost stages.
+// Deterministic: equal options give equal runs, bit for bit.
 //
-// What it does not know: kernels that slow each other down through shared caches, other programs on the hosts, a
-// network's congestion control, the operating system's scheduling, and what the coordinator takes beyond a constant.
+// Not modelled: kernels that slow each other down through shared caches, other programs, congestion control, the
+// operating system's scheduling, and any coordinator time beyond a constant.
 
 #include <cstdint>
 #include <functional>
@@ -19,10 +19,11 @@
 #include "coordinator/schedule/scheduler.h"
 #include "coordinator/sim/sim_front.h"
 #include "coordinator/sim/sim_pipeline.h"
+#include "coordinator/trace/trace_job.h"
 
 namespace stagecoach {
 
-// When a stage is lost, and what follows. The job is gone with it; another one takes over what was unfinished.
+// The losses of stages. The job is lost with its stage; the next one takes over what was unfinished.
 struct SimFailures {
   std::vector<double> at_s;                // at these times; what falls into a relaunch changes nothing
   double mean_between_s = 0;               // and by chance: of one stage, exponential; 0: never
@@ -61,6 +62,27 @@ struct SimOutcome {
 // kResourceExhausted: failures leave no time to get on, or it takes longer than kLongestRunS. kInternal: work is left,
 // but nothing ever happens again, or the scheduler's books do not balance in the end; both are faults of this program.
 absl::StatusOr<SimOutcome> Simulate(const SimOptions& options);
+
+// The timeline of a simulated run, in the form of a real one (coordinator/trace); its header says that it is simulated.
+// All hosts share one clock, from 0. Kept in memory until saved: 40 bytes per stage and 150 per micro-batch. Not
+// thread-safe.
+class SimTrace : public StepSink {
+ public:
+  // `header`: of every job, but for when it begins; no time since the epoch, and simulated.
+  explicit SimTrace(TraceHeader header);
+
+  void BeginJob(int64_t at_us);            // before its first micro-batch
+  void Write(StepRecord record) override;  // CHECK: a job has begun
+
+  // Writes the jobs, in place of what the file holds. Errors: those of WriteTrace.
+  absl::Status Save(const std::string& path);
+
+  const std::vector<TraceJob>& jobs() const { return jobs_; }  // aligned once saved
+
+ private:
+  TraceHeader header_;
+  std::vector<TraceJob> jobs_;
+};
 
 }  // namespace stagecoach
 

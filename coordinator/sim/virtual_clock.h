@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_SIM_VIRTUAL_CLOCK_H_
 #define STAGECOACH_COORDINATOR_SIM_VIRTUAL_CLOCK_H_
 
-// Simulated time: it passes only when somebody lets it, and jumps from event to event.
+// Simulated time, which jumps from event to event.
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-#include "coordinator/engine/engine_clock.h"
+#include "coordinator/engine/engine.h"
 
 namespace stagecoach {
 
@@ -33,7 +33,7 @@ class VirtualClock : public EngineClock {
   void OnPause(std::function<void()> to_next_event) { to_next_event_ = std::move(to_next_event); }
 
   int64_t NowUs() override { return now_ns_ / 1000; }
-  void Pause(const WaitPolicy::Pause&) override { to_next_event_(); }
+  void Pause(int64_t) override { to_next_event_(); }
 
  private:
   int64_t now_ns_ = 0;

@@ -1,6 +1,5 @@
-// Byte-level byte-pair encoding, as GPT-2 introduced it: the text is cut to pieces (pretokenizer.h); of each piece,
-// starting from its bytes, the adjacent pair with the best merge rank is joined again and again, the leftmost first
-// among equals.
+// Byte-level byte-pair encoding, as GPT-2 introduced it: the text is cut to pieces (pretokenizer.h); in each, from
+// bytes, the adjacent pair of the best merge rank is joined again and again, the leftmost first among equals.
 //
 // The file writes every byte as a printable character (33-126, 161-172 and 174-255 as themselves, the 68 others as
 // U+0100 and up); here pieces are plain bytes.
@@ -32,8 +31,7 @@ std::array<int16_t, kAlphabetEnd> MakeAlphabet() {
   return bytes;
 }
 
-// Appends the bytes that a token's text stands for. A character outside the alphabet stands for itself, and the answer
-// is false.
+// Appends the bytes that a token's text stands for. A character outside the alphabet: itself, and false.
 bool AppendBytes(absl::string_view text, std::string* bytes) {
   static const std::array<int16_t, kAlphabetEnd> alphabet = MakeAlphabet();
   bool whole = true;
@@ -76,14 +74,11 @@ class BpeTokenizer final : public Tokenizer {
       merges_.try_emplace(Pair(Intern(left, kNoToken), Intern(right, kNoToken)), PairJoiner::Join{rank++, result});
     }
     vocabulary_.merges = {};
-    const bool spells_bytes = std::none_of(token_of_symbol_.begin(), token_of_symbol_.begin() + 256,
-                                           [](TokenId token) { return token == kNoToken; });
-    if (!spells_bytes && vocabulary_.unknown == kNoToken) return;
     size_t longest = 1;
     for (const auto& [bytes, symbol] : symbols_) {
       if (token_of_symbol_[symbol] != kNoToken) longest = std::max(longest, bytes.size());
     }
-    BoundBytesOfToken(longest);
+    BoundBytesOfToken(longest, absl::MakeConstSpan(token_of_symbol_).first(256));
   }
 
  private:

@@ -58,8 +58,7 @@ class PairJoiner {
   };
 
   // Brings a node's join up to date; true, with the candidate for the heap (its rank, then its position), when there is
-  // one. An older candidate of the node is recognised by its rank: with the same rank it means the same join, or one as
-  // good.
+  // one. An older candidate of the node is recognised by its rank: the same rank means as good a join.
   template <typename Find>
   bool Update(uint32_t at, Find& find, uint64_t* candidate);
   void Unite(uint32_t at);

@@ -1,10 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_PRETOKENIZER_H_
 #define STAGECOACH_COORDINATOR_TEXT_PRETOKENIZER_H_
 
-// Cuts text into the pieces that byte-level BPE works on. Each pre-tokenizer is published as one or several regular
-// expressions, each applied to the pieces of those before it; what no expression takes is a piece as well. Here every
-// expression is a scanner of linear time (split_patterns.h). \p{..} and \s are those of unicode_tables.h. A byte that
-// is not valid UTF-8 counts as one character, the symbol U+FFFD.
+// Splits text into the pieces that byte-level BPE works on. A pre-tokenizer is published as one or several regular
+// expressions. Each is applied to the pieces of the one before; unmatched text is a piece, too. Here each is a scanner
+// of linear time. \p{..} and \s are those of unicode_tables.h. A byte of no valid UTF-8 counts as U+FFFD.
 
 #include <array>
 #include <cstddef>
@@ -12,11 +11,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "coordinator/text/split_patterns.h"
 
 namespace stagecoach {
 
-// The expressions themselves stand with their scanners.
 enum class PreTokenizer {
   kQwen2,
   kLlamaBpe,
@@ -37,10 +34,13 @@ struct PreTokenizerHabits {
   bool adds_bos = false;            // where the file does not say
 };
 
-// Nothing for a name that we do not have.
+// The end of the white space that begins at `position`.
+size_t EndOfSpace(absl::string_view text, size_t position);
+
+// Absent for an unknown name.
 std::optional<PreTokenizerHabits> PreTokenizerByName(absl::string_view name);
 
-// The names we have, for messages.
+// The known names, for messages.
 std::string SupportedPreTokenizers();
 
 // The pieces of a text, in order.
@@ -54,6 +54,8 @@ class PieceCutter {
 
  private:
   static constexpr size_t kMaxPatterns = 6;
+  // Returns the size of the first piece of a non-empty text: a match, or the text before the next match.
+  using SplitPattern = size_t (*)(absl::string_view text);
   static const SplitPattern kPatterns[][kMaxPatterns + 1];
 
   const absl::string_view text_;

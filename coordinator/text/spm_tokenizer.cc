@@ -69,10 +69,8 @@ class SpmTokenizer final : public Tokenizer {
         pieces_cross_words_ = pieces_cross_words_ || EndOfWord(text) < text.size();
       }
     }
-    const bool spells_bytes =
-        std::none_of(byte_tokens_.begin(), byte_tokens_.end(), [](TokenId token) { return token == kNoToken; });
     // A character that is no piece is one token that is unknown, if not one a byte.
-    if (spells_bytes || vocabulary_.unknown != kNoToken) BoundBytesOfToken(std::max<size_t>(longest_piece_bytes_, 4));
+    BoundBytesOfToken(std::max<size_t>(longest_piece_bytes_, 4), byte_tokens_);
   }
 
  private:

@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "common/base/status_macros.h"
-#include "coordinator/text/split_patterns.h"
+#include "coordinator/text/pretokenizer.h"
 #include "coordinator/text/utf8.h"
 
 namespace stagecoach {
@@ -92,7 +92,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const GgufMetadata&
   return sentence_piece ? MakeSpm(std::move(vocabulary)) : MakeBpe(std::move(vocabulary));
 }
 
-void Tokenizer::BoundBytesOfToken(size_t bytes) {
+void Tokenizer::BoundBytesOfToken(size_t bytes, absl::Span<const TokenId> of_bytes) {
+  const bool spells_bytes = std::find(of_bytes.begin(), of_bytes.end(), kNoToken) == of_bytes.end();
+  if (!spells_bytes && vocabulary_.unknown == kNoToken) return;
   most_bytes_of_token_ = std::max({bytes, special_tokens_.longest_bytes(), size_t{1}});
 }
 
@@ -147,7 +149,7 @@ size_t Tokenizer::AfterSpecial(absl::string_view text, const SpecialTokens::Matc
   const size_t end = match.position + match.bytes;
   const std::vector<TokenId>& swallow = vocabulary_.swallow_space;
   if (!std::binary_search(swallow.begin(), swallow.end(), match.token)) return end;
-  return EndOfClass(text, end, CharClass::kSpace);
+  return EndOfSpace(text, end);
 }
 
 std::string Tokenizer::TokenBytes(TokenId token, bool render_control) const {

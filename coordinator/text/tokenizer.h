@@ -24,8 +24,7 @@
 
 namespace stagecoach {
 
-// Finds the tokens that are cut out of a text before anything else is done with it: control, unknown and user-defined
-// ones. Immutable and thread-safe.
+// Finds control, unknown and user-defined tokens, which are cut out of a text first. Immutable and thread-safe.
 class SpecialTokens {
  public:
   struct Match {
@@ -36,12 +35,11 @@ class SpecialTokens {
 
   explicit SpecialTokens(const Vocabulary& vocabulary);
 
-  // The special tokens written in `text`, in order, without overlap; longer ones take their places first. User-defined
-  // tokens always count, control and unknown ones only with `parse_special`.
+  // The special tokens written in `text`, in order, without overlap, longer ones first. User-defined tokens always
+  // count, control and unknown ones only with `parse_special`.
   std::vector<Match> Find(absl::string_view text, bool parse_special) const;
 
-  // The same, but control and unknown tokens count where the template wrote every byte of them. Those that do not count
-  // take no place from others.
+  // The same, but control and unknown tokens take a place only where the template wrote all their bytes.
   std::vector<Match> Find(const MarkedText& text) const;
 
   size_t longest_bytes() const { return longest_bytes_; }  // of their texts; 0: there is none
@@ -123,9 +121,9 @@ class Tokenizer {
   bool TooMany(size_t most, size_t tokens, size_t bytes) const {
     return tokens > most || bytes / most_bytes_of_token_ > most - tokens;
   }
-  // No token but a special one stands for more bytes of a text than this, and no bytes go without a token. Without this
-  // call TooMany is never certain.
-  void BoundBytesOfToken(size_t bytes);
+  // No token but a special one stands for more bytes of a text than this. `of_bytes`: the tokens of the 256 bytes. If
+  // some bytes go without a token, or without this call, TooMany is never certain.
+  void BoundBytesOfToken(size_t bytes, absl::Span<const TokenId> of_bytes);
 
   // Control, unknown and unused tokens never stand for plain text, whatever their own text is.
   bool IsPlain(TokenId token) const;
@@ -141,8 +139,7 @@ class Tokenizer {
   std::optional<std::vector<TokenId>> EncodeAround(size_t most, absl::string_view text,
                                                    const std::vector<SpecialTokens::Match>& matches,
                                                    bool one_bos) const;
-  // Whether more of the text may be dropped than any token stands for: its first BOS tokens, or white space after
-  // special tokens.
+  // Whether more of the text may be dropped than any token stands for: first BOS tokens, or space after special ones.
   bool MayDrop(absl::string_view text, bool one_bos) const;
   // Where the text goes on after a special token.
   size_t AfterSpecial(absl::string_view text, const SpecialTokens::Match& match) const;
@@ -151,8 +148,7 @@ class Tokenizer {
   size_t most_bytes_of_token_ = SIZE_MAX;
 };
 
-// Turns a stream of tokens to valid UTF-8 that never ends inside a code point. Bytes that can no longer become a code
-// point turn to U+FFFD. Control tokens are rendered only on request.
+// Turns tokens into valid UTF-8, in whole code points; invalid bytes become U+FFFD. Control tokens only on request.
 class Detokenizer {
  public:
   // `tokenizer` outlives this.

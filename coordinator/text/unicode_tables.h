@@ -32,8 +32,7 @@ enum class CharCategory : uint8_t {
   kOther,        // controls, formats, private use, unassigned
 };
 
-// The category of a code point; kOther for anything beyond U+10FFFF. What ClassOf calls a letter, a number or a space
-// is one here.
+// The category of a code point; kOther for anything beyond U+10FFFF. ClassOf agrees on letters, numbers and spaces.
 CharCategory CategoryOf(uint32_t code_point);
 
 // Whether its script (not one of its script extensions) is Han: ideographs, and some numbers, marks and symbols.

@@ -1,5 +1,7 @@
 #include "coordinator/text/utf8.h"
 
+#include <algorithm>
+
 namespace stagecoach {
 namespace {
 
@@ -83,6 +85,10 @@ void AppendUtf8(uint32_t code_point, std::string* out) {
     byte(0x80 | (code_point >> 6 & 0x3F));
     byte(0x80 | (code_point & 0x3F));
   }
+}
+
+int64_t CodePoints(absl::string_view utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char byte) { return !IsContinuation(byte); });
 }
 
 }  // namespace stagecoach

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -23,7 +21,6 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kMostLineBytes = 16 << 20;
-constexpr size_t kWriteChunkBytes = 1 << 20;
 constexpr char kEnd[] = "\n]\n";  // after the last event of a finished file
 
 absl::Status FileError(const char* what, const std::string& path) {
@@ -77,53 +74,6 @@ absl::Status TakeLine(absl::string_view line, std::vector<TraceJob>* jobs) {
   return absl::OkStatus();
 }
 
-// A file that replaces another when it is complete.
-class Replacement {
- public:
-  explicit Replacement(const std::string& path) : path_(path), part_(path + ".part") {}
-  ~Replacement() {
-    if (descriptor_ < 0) return;
-    close(descriptor_);
-    unlink(part_.c_str());
-  }
-  absl::Status Open() {
-    descriptor_ = open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return descriptor_ < 0 ? FileError("write", part_) : absl::OkStatus();
-  }
-  void Add(absl::string_view text) {
-    waiting_.append(text.data(), text.size());
-    if (waiting_.size() >= kWriteChunkBytes) Flush();
-  }
-  absl::Status Finish() {
-    Flush();
-    if (!status_.ok()) return status_;
-    const int closed = close(std::exchange(descriptor_, -1));
-    if (closed == 0 && std::rename(part_.c_str(), path_.c_str()) == 0) return absl::OkStatus();
-    const absl::Status status = FileError("write", path_);
-    unlink(part_.c_str());
-    return status;
-  }
-
- private:
-  void Flush() {
-    for (absl::string_view left = waiting_; status_.ok() && !left.empty();) {
-      const ssize_t written = write(descriptor_, left.data(), left.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        status_ = FileError("write", part_);
-      } else {
-        left.remove_prefix(static_cast<size_t>(written));
-      }
-    }
-    waiting_.clear();
-  }
-
-  const std::string path_, part_;
-  int descriptor_ = -1;
-  std::string waiting_;
-  absl::Status status_;
-};
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, bool append, const TraceHeader& header) {
@@ -165,10 +115,8 @@ absl::StatusOr<std::vector<TraceJob>> ReadTrace(const std::string& path) {
 }
 
 absl::Status WriteTrace(const std::string& path, const std::vector<TraceJob>& jobs) {
-  std::error_code error;
-  const std::filesystem::path real = std::filesystem::canonical(path, error);  // of a link, where it leads
-  Replacement file(error ? path : real.string());
-  RETURN_IF_ERROR(file.Open());
+  WholeFile file(path, WholeFile::InPlace::kNever);  // the recording stays until it is whole
+  RETURN_IF_ERROR(file.status());
   const char* separator = "[\n";
   for (size_t i = 0; i < jobs.size(); ++i) {
     DrawTrace(jobs[i], static_cast<int>(i), [&](const std::string& event) {

@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_TRACE_TRACE_FILE_H_
 #define STAGECOACH_COORDINATOR_TRACE_TRACE_FILE_H_
 
-// A trace file (trace_lines.h) and its two states. While a job runs, the engine adds what it learns: a viewer shows the
-// micro-batches in flight, and whoever kills the job loses nothing, because a JSON array of events may stay open. When
-// the run is over it is finished: the clocks are aligned and everything else is drawn.
+// A trace file (trace_lines.h) and its two states. During the job the engine appends what it learns: a viewer shows the
+// micro-batches in flight, and a kill loses nothing, because a JSON array of events may stay open. After the run the
+// file is finished: clocks are aligned and everything else is drawn.
 
 #include <memory>
 #include <string>
@@ -16,15 +16,15 @@
 
 namespace stagecoach {
 
-// Takes the micro-batches of one job, to be finished later. `append`: after those of earlier jobs, finished or not.
-// kInvalidArgument when the file cannot be written.
+// Records the micro-batches of one job. `append`: after those of earlier jobs, finished or not. kInvalidArgument: the
+// file cannot be written.
 absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, bool append, const TraceHeader& header);
 
-// All jobs of a file, as it has them. kNotFound: it cannot be read; kInvalidArgument: it is no trace, with the line
-// that shows it. What a killed job left of its last line does not count.
+// All jobs of a file. kNotFound: it cannot be read. kInvalidArgument: it is no trace, and which line shows it. An
+// incomplete last line of a killed job is ignored.
 absl::StatusOr<std::vector<TraceJob>> ReadTrace(const std::string& path);
 
-// Writes aligned jobs, in place of whatever is there; the file is never there by half.
+// Writes aligned jobs as a WholeFile, whose errors these are.
 absl::Status WriteTrace(const std::string& path, const std::vector<TraceJob>& jobs);
 
 // Aligns and draws the jobs of a file that are not finished.

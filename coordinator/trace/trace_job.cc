@@ -32,7 +32,7 @@ absl::Status CheckSteps(const TraceJob& job) {
 // A span says which send was complete last when it began; that send's frame is the last one that was computed before.
 // What was not told, because the next send was complete before anybody asked, stays unknown; and so does what may be of
 // a micro-batch that was left out of the record.
-void GiveSendsToTheirFrames(TraceJob* job) {
+void AssignSendsToFrames(TraceJob* job) {
   for (size_t stage = 0; stage < job->header.stages.size(); ++stage) {
     int64_t told_us = 0;
     for (size_t i = 0; i < job->steps.size(); ++i) {
@@ -152,7 +152,7 @@ TraceStep TraceStepOf(const StepRecord& record) {
 absl::Status AlignTrace(TraceJob* job) {
   if (job->aligned) return absl::OkStatus();
   RETURN_IF_ERROR(CheckSteps(*job));
-  GiveSendsToTheirFrames(job);
+  AssignSendsToFrames(job);
   std::erase_if(job->steps, [](const TraceStep& step) { return step.shutdown; });
   job->aligned = true;
   job->clocks.assign(job->header.stages.size(), {});

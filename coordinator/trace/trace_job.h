@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_TRACE_TRACE_JOB_H_
 #define STAGECOACH_COORDINATOR_TRACE_TRACE_JOB_H_
 
-// The timeline of one job as plain numbers: what a run recorded, a simulation made up, or a trace file holds. All times
-// are microseconds of the engine's clock, whose zero means nothing.
+// The timeline of one job as plain numbers: recorded, simulated, or read from a trace file. All times are microseconds
+// of the engine's clock, whose origin is arbitrary.
 
 #include <cstdint>
 #include <string>
@@ -72,10 +72,10 @@ struct TraceJob {
 // Of a job that is not aligned yet.
 TraceStep TraceStepOf(const StepRecord& record);
 
-// Finishes what was recorded: gives every frame its own send, leaves the shutdown out, and brings the times of all
-// stages to the engine's clock (clock_estimate.h). Stages of one host share its clock, those of the coordinator's have
-// the engine's, and so has everything that is simulated. An aligned job stays as it is. kInvalidArgument: times of one
-// host that go back, or that no clocks can have.
+// Finishes a recording: assigns each frame its send, removes the shutdown, and converts the stages' times to the
+// engine's clock (clock_estimate.h). Stages of one host share a clock; those on the coordinator's host, and everything
+// simulated, have the engine's. An aligned job stays as it is. kInvalidArgument: times of one host that go back, or
+// that no clocks can explain.
 absl::Status AlignTrace(TraceJob* job);
 
 }  // namespace stagecoach

@@ -18,6 +18,16 @@ constexpr char kJobStart[] = R"({"ph":"M","name":"stagecoach_job")";
 constexpr char kStepStart[] = R"({"ph":"b","cat":"micro-batch")";
 constexpr int64_t kFormatVersion = 1;
 
+// Every rank is a process of its own. Numbers from 1: viewers keep 0 for what is nobody's.
+constexpr int TraceProcess(int rank) { return rank + 1; }
+
+// "prefill 512", "decode 8", "mixed 512+8": the name of everything that is drawn of it.
+std::string TraceStepName(const TraceStep& step) {
+  if (step.decode_rows == 0) return absl::StrCat("prefill ", step.prefill_rows);
+  if (step.prefill_rows == 0) return absl::StrCat("decode ", step.decode_rows);
+  return absl::StrCat("mixed ", step.prefill_rows, "+", step.decode_rows);
+}
+
 absl::Status Wrong(absl::string_view what, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat("`", what, "` is not ", expected));
 }
@@ -122,16 +132,8 @@ const char* ColourOf(const TraceStep& step) {
   return step.prefill_rows == 0 ? "thread_state_iowait" : "thread_state_runnable";
 }
 
-const char* NameOfWait(StageState state) {
-  switch (state) {
-    case StageState::kWaitUpstream: return "wait for upstream";
-    case StageState::kWaitDownstream: return "wait for downstream";
-    case StageState::kIdle: return "idle";
-    case StageState::kCompute:
-    case StageState::kSend: return "";
-  }
-  return "";
-}
+// By StageState; nothing where the stage does not wait.
+constexpr const char* kWaitNames[kStageStates] = {"", "", "wait for upstream", "wait for downstream", "idle"};
 
 class Drawing {
  public:
@@ -248,7 +250,7 @@ class Drawing {
       sent_us = span.send_end_us;
     }
     for (const StateSpan& span : StageStates(job_, s)) {
-      const char* name = NameOfWait(span.state);
+      const char* name = kWaitNames[static_cast<size_t>(span.state)];
       if (*name != '\0') Span(ProcessOf(s), kWait, name, span.begin_us, span.end_us, R"(,"cname":"grey")");
     }
   }
@@ -277,12 +279,6 @@ class Drawing {
 };
 
 }  // namespace
-
-std::string TraceStepName(const TraceStep& step) {
-  if (step.decode_rows == 0) return absl::StrCat("prefill ", step.prefill_rows);
-  if (step.prefill_rows == 0) return absl::StrCat("decode ", step.decode_rows);
-  return absl::StrCat("mixed ", step.prefill_rows, "+", step.decode_rows);
-}
 
 std::string TraceJobLine(const TraceJob& job) {
   const TraceHeader& header = job.header;

@@ -1,29 +1,25 @@
 #ifndef STAGECOACH_COORDINATOR_TRACE_TRACE_LINES_H_
 #define STAGECOACH_COORDINATOR_TRACE_TRACE_LINES_H_
 
-// The lines of a trace file that carry all facts; what else is in it is drawn from them. A trace file is a JSON array
-// of events in the Trace Event Format (Chrome's tracing, Perfetto) with one event a line, so that a run can go on
-// writing it and a reader need not hold it all. Of our own are
+// The lines of a trace file that carry its facts; everything else in it is drawn from them. The file is a JSON array in
+// the Trace Event Format (Chrome's tracing, Perfetto) with one event per line, so that it can grow during a run and be
+// read piece by piece. Our own events are
 //   {"ph":"M","name":"stagecoach_job",..}   a job begins: its header, and its clocks once they are aligned
-//   {"ph":"b","cat":"micro-batch",..}       a micro-batch, from its submission on: an async event whose args hold its
-//                                           rows, its times on every stage and the queues after its result; the times
-//                                           count from the event's own, "ts"
-// A line here is without comma and newline.
+//   {"ph":"b","cat":"micro-batch",..}       a micro-batch from its submission on: an async event whose args hold its
+//                                           rows, its times on every stage relative to its own, "ts", and the queues
+//                                           after its result
+// Lines here are without comma and newline.
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "coordinator/trace/trace_job.h"
 
 namespace stagecoach {
-
-// Every rank is a process of its own. Numbers from 1: viewers keep 0 for what is nobody's.
-inline constexpr int TraceProcess(int rank) { return rank + 1; }
 
 // Without its steps.
 std::string TraceJobLine(const TraceJob& job);
@@ -31,9 +27,6 @@ std::string TraceJobLine(const TraceJob& job);
 // `id`: of the async event; an "e" event of the same id, see TraceStepEndLine, ends it.
 void AppendTraceStepLine(const TraceStep& step, uint64_t id, std::string* lines);
 void AppendTraceStepEndLine(const TraceStep& step, uint64_t id, std::string* lines);
-
-// "prefill 512", "decode 8", "mixed 512+8": the name of everything that is drawn of it.
-std::string TraceStepName(const TraceStep& step);
 
 // The other direction, for bytes of unknown origin. Absent: a line that carries none of it. kInvalidArgument: one that
 // should, and does not. Every number is at most kMostTraceNumber from 0, every list at most kMostTraceStages long.

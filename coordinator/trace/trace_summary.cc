@@ -53,7 +53,7 @@ class Changes {
 };
 
 // What a play keeps of the run.
-struct Obstacles {
+struct KeptObstacles {
   bool turns = true, hops = true, imbalance = true, results = true;
 };
 
@@ -79,9 +79,9 @@ std::vector<Need> NeedsOf(const TraceJob& job) {
 double AtLeast0(int64_t us) { return static_cast<double>(std::max<int64_t>(us, 0)); }
 
 // The run under `kept`; returns the time with work.
-class Play {
+class Replay {
  public:
-  Play(const TraceJob& job, const std::vector<Need>& needs, Obstacles kept)
+  Replay(const TraceJob& job, const std::vector<Need>& needs, KeptObstacles kept)
       : job_(job), needs_(needs), kept_(kept), free_us_(job.header.stages.size(), 0.0) {}
 
   double BusyUs() {
@@ -124,11 +124,45 @@ class Play {
 
   const TraceJob& job_;
   const std::vector<Need>& needs_;
-  const Obstacles kept_;
+  const KeptObstacles kept_;
   int64_t begin_us_ = 0;
   std::vector<double> free_us_;  // [stages]
   std::vector<double> done_us_;  // [steps so far]
 };
+
+StateSums SumStates(const std::vector<StateSpan>& spans) {
+  StateSums sums = {};
+  for (const StateSpan& span : spans) sums[static_cast<size_t>(span.state)] += span.end_us - span.begin_us;
+  return sums;
+}
+
+BubbleCauses FindBubbleCauses(const TraceJob& job) {
+  BubbleCauses causes;
+  if (job.steps.empty() || job.header.stages.empty()) return causes;
+  const std::vector<Need> needs = NeedsOf(job);
+  double compute_us = 0;
+  for (const TraceStep& step : job.steps) {
+    for (const TraceSpan& span : step.stages) compute_us += AtLeast0(span.end_us - span.start_us);
+  }
+  const double least_us = compute_us / static_cast<double>(job.stages());
+  KeptObstacles kept;
+  double with_us = std::max(least_us, Replay(job, needs, kept).BusyUs());
+  causes.busy_us = with_us;
+  if (with_us <= 0) return causes;
+  causes.bubble = 1 - least_us / with_us;
+  const std::pair<bool KeptObstacles::*, double*> steps[] = {{&KeptObstacles::turns, &causes.coordinator},
+                                                             {&KeptObstacles::hops, &causes.hop},
+                                                             {&KeptObstacles::imbalance, &causes.imbalance},
+                                                             {&KeptObstacles::results, &causes.few_sequences}};
+  for (const auto& [obstacle, share] : steps) {
+    kept.*obstacle = false;
+    const double without_us = std::clamp(Replay(job, needs, kept).BusyUs(), least_us, with_us);
+    *share = (with_us - without_us) / causes.busy_us;
+    with_us = without_us;
+  }
+  causes.fill_drain = (with_us - least_us) / causes.busy_us;
+  return causes;
+}
 
 }  // namespace
 
@@ -144,49 +178,10 @@ std::vector<StateSpan> StageStates(const TraceJob& job, int stage) {
   return changes.Spans();
 }
 
-StateSums SumStates(const std::vector<StateSpan>& spans) {
-  StateSums sums = {};
-  for (const StateSpan& span : spans) sums[static_cast<size_t>(span.state)] += span.end_us - span.begin_us;
-  return sums;
-}
-
 const char* BubbleCauses::Main() const {
-  const std::pair<double, const char*> causes[] = {{coordinator, "coordinator"},
-                                                   {hop, "hop"},
-                                                   {imbalance, "imbalance"},
-                                                   {few_sequences, "too few sequences"},
-                                                   {fill_drain, "fill and drain"}};
-  const auto* most = std::max_element(std::begin(causes), std::end(causes),
-                                      [](const auto& a, const auto& b) { return a.first < b.first; });
-  return most->first > 0 ? most->second : "";
-}
-
-BubbleCauses FindBubbleCauses(const TraceJob& job) {
-  BubbleCauses causes;
-  if (job.steps.empty() || job.header.stages.empty()) return causes;
-  const std::vector<Need> needs = NeedsOf(job);
-  double compute_us = 0;
-  for (const TraceStep& step : job.steps) {
-    for (const TraceSpan& span : step.stages) compute_us += AtLeast0(span.end_us - span.start_us);
-  }
-  const double least_us = compute_us / static_cast<double>(job.stages());
-  Obstacles kept;
-  double with_us = std::max(least_us, Play(job, needs, kept).BusyUs());
-  causes.busy_us = with_us;
-  if (with_us <= 0) return causes;
-  causes.bubble = 1 - least_us / with_us;
-  const std::pair<bool Obstacles::*, double*> steps[] = {{&Obstacles::turns, &causes.coordinator},
-                                                         {&Obstacles::hops, &causes.hop},
-                                                         {&Obstacles::imbalance, &causes.imbalance},
-                                                         {&Obstacles::results, &causes.few_sequences}};
-  for (const auto& [obstacle, share] : steps) {
-    kept.*obstacle = false;
-    const double without_us = std::clamp(Play(job, needs, kept).BusyUs(), least_us, with_us);
-    *share = (with_us - without_us) / causes.busy_us;
-    with_us = without_us;
-  }
-  causes.fill_drain = (with_us - least_us) / causes.busy_us;
-  return causes;
+  const auto* most = std::max_element(std::begin(kBubbleCauses), std::end(kBubbleCauses),
+                                      [&](const auto& a, const auto& b) { return this->*a.share < this->*b.share; });
+  return this->*most->share > 0 ? most->name : "";
 }
 
 TraceSummary SummarizeTrace(const TraceJob& job) {
@@ -197,7 +192,7 @@ TraceSummary SummarizeTrace(const TraceJob& job) {
     summary.prefill_rows += step.prefill_rows;
     summary.decode_rows += step.decode_rows;
   }
-  for (int stage = 0; stage < job.stages(); ++stage) summary.stages.push_back({SumStates(StageStates(job, stage))});
+  for (int stage = 0; stage < job.stages(); ++stage) summary.stages.push_back(SumStates(StageStates(job, stage)));
   summary.causes = FindBubbleCauses(job);
   return summary;
 }

@@ -31,7 +31,6 @@ struct StateSpan {
 std::vector<StateSpan> StageStates(const TraceJob& job, int stage);
 
 using StateSums = std::array<int64_t, kStageStates>;  // microseconds
-StateSums SumStates(const std::vector<StateSpan>& spans);
 
 // Why the stages of an aligned job were not always computing while there was work, in the words of
 // coordinator/plan/prediction.h.
@@ -52,19 +51,21 @@ struct BubbleCauses {
   double bubble = 0;   // 1 - sum of compute / (stages * busy): the sum of the shares
   double coordinator = 0, hop = 0, imbalance = 0, few_sequences = 0, fill_drain = 0;
 
-  // "too few sequences", ...: the largest share; empty without a bubble.
-  const char* Main() const;
+  const char* Main() const;  // the name of the largest share; empty without a bubble
 };
-
-BubbleCauses FindBubbleCauses(const TraceJob& job);
+inline constexpr struct {
+  const char *name, *key;
+  double BubbleCauses::*share;
+} kBubbleCauses[] = {{"too few sequences", "too_few_sequences", &BubbleCauses::few_sequences},
+                     {"imbalance", "imbalance", &BubbleCauses::imbalance},
+                     {"fill and drain", "fill_and_drain", &BubbleCauses::fill_drain},
+                     {"hop", "hop", &BubbleCauses::hop},
+                     {"coordinator", "coordinator", &BubbleCauses::coordinator}};
 
 struct TraceSummary {
-  struct Stage {
-    StateSums us = {};  // add up to wall_us exactly
-  };
   int64_t wall_us = 0;  // from the first submission to the last result
   int64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0;
-  std::vector<Stage> stages;
+  std::vector<StateSums> stages;  // each adds up to wall_us exactly
   BubbleCauses causes;
 };
 

@@ -50,7 +50,7 @@ class VerifyVerb : public Verb {
   void NoteUnsteadyRows(const VerifyRecord& record);
   absl::Status Record(VerifyRecord record);
   void Compare();
-  void LookAgain();
+  void RerunDifferingRuns();
   absl::Status Report() const;
 
   ClusterOptions cluster_options_;
@@ -61,7 +61,6 @@ class VerifyVerb : public Verb {
   bool checksums_ = false;
   bool json_ = false;
   bool context_given_ = false;
-  bool long_prompt_ = false;  // the last request, which is dropped where there is no memory for it
 
   std::shared_ptr<const ModelDescription> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -122,11 +121,7 @@ absl::Status VerifyVerb::MakeRequests() {
   question_.vocab = model_->hyper.vocab;
   question_.block_tokens = cluster_options_.block_tokens;
   for (const int64_t window : model_->hyper.group_windows()) question_.window = std::max(question_.window, window);
-  VerifyAsked asked = VerifyRequests(question_, tokenizer_.get());
-  report_.requests = std::move(asked.requests);
-  report_.cut_to = asked.cut_to;
-  report_.note = std::move(asked.note);
-  long_prompt_ = asked.long_prompt;
+  static_cast<VerifyAsked&>(report_) = VerifyRequests(question_, tokenizer_.get());
   for (const VerifyRequest& request : report_.requests) {
     const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.new_tokens;
     if (request.prompt.empty()) return UsageError(absl::StrCat("-p: ", request.name, " is empty"));
@@ -148,7 +143,7 @@ int64_t VerifyVerb::LongestRequest() const {
 
 void VerifyVerb::DropLongPrompt(absl::string_view why) {
   report_.requests.pop_back();
-  long_prompt_ = false;
+  report_.long_prompt = false;
   report_.note = absl::StrCat("no prompt is longer than the window of ", question_.window, " positions: ", why);
 }
 
@@ -162,7 +157,7 @@ absl::Status VerifyVerb::Run(const RunContext& context) {
   if (!ran.ok() && report_.records.size() < 2) return ran;
   if (!ran.ok()) report_.incomplete = WithFlags(ran.message());
   Compare();
-  if (ran.ok() && report_.finding.has_value() && !report_.finding->difference.hidden.has_value()) LookAgain();
+  if (ran.ok() && report_.finding.has_value() && !report_.finding->difference.hidden.has_value()) RerunDifferingRuns();
   const absl::Status reported = Report();
   return reported.ok() ? ran : reported;
 }
@@ -170,7 +165,7 @@ absl::Status VerifyVerb::Run(const RunContext& context) {
 // The long prompt is an extra: hosts that have memory for the others alone are no worse off for it.
 absl::StatusOr<VerifyRecord> VerifyVerb::RunPlanned() {
   absl::StatusOr<VerifyRecord> first = RunOne({.name = "as planned"}, 1, checksums_);
-  if (!long_prompt_ || context_given_ || !absl::IsResourceExhausted(first.status())) return first;
+  if (!report_.long_prompt || context_given_ || !absl::IsResourceExhausted(first.status())) return first;
   CloseJob();
   DropLongPrompt("the hosts have no memory for the KV cache of one");
   launch_.job.set_context(LongestRequest());
@@ -207,7 +202,7 @@ absl::Status VerifyVerb::RunAll() {
 
 // Beside the optional ones, any run behind the planned one that a long prompt is too much for.
 bool VerifyVerb::MayBeLeftOut(const VerifyRun& run) const {
-  return run.optional() || (long_prompt_ && !planned_.empty());
+  return run.optional() || (report_.long_prompt && !planned_.empty());
 }
 
 absl::StatusOr<VerifyRecord> VerifyVerb::RunOne(const VerifyRun& run, int number, bool checksums) {
@@ -257,7 +252,7 @@ absl::Status VerifyVerb::Ask(const VerifyRun& run, bool checksums, VerifyRecord*
 
 absl::Status VerifyVerb::CheckRoomOf(const VerifyRun& run) {
   absl::Status room = CheckRoomForRequests(report_.requests, *cluster_->ready());
-  if (!room.ok() && planned_.empty() && long_prompt_) {
+  if (!room.ok() && planned_.empty() && report_.long_prompt) {
     DropLongPrompt("the KV cache is too small for one; --kv-cache-memory gives it more");
     room = CheckRoomForRequests(report_.requests, *cluster_->ready());
   }
@@ -274,7 +269,7 @@ absl::Status VerifyVerb::OpenJob(const VerifyRun& run, bool checksums) {
   if (looking_again_) launch.job.set_prefix_caching(false);
   ++jobs_;
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), /*engine_descriptor=*/-1, verbosity_.ShowProgress()));
-  return AwaitReadyJob(cluster_.get());
+  return cluster_->AwaitReady();
 }
 
 void VerifyVerb::CloseJob() {
@@ -328,7 +323,7 @@ void VerifyVerb::Compare() {
 }
 
 // The two runs that differ, with checksums, which name the layer.
-void VerifyVerb::LookAgain() {
+void VerifyVerb::RerunDifferingRuns() {
   VerifyFinding& finding = *report_.finding;
   if (checksums_ && !cluster_options_.prefix_caching) return;  // there are, of all rows: it is not the layers
   looking_again_ = true;

@@ -4,18 +4,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
 
 namespace stagecoach {
 namespace {
 
-std::string Counted(int64_t count, absl::string_view what) {
-  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
-}
-
 std::string CountText(const VerifyCount& count) {
-  std::string text = absl::StrCat(Counted(count.tokens, "token"), " and ", count.logprobs, " log-probabilities");
+  std::string text = absl::StrCat(CountOf(count.tokens, "token"), " and ", count.logprobs, " log-probabilities");
   if (count.checksums > 0) absl::StrAppend(&text, ", ", count.checksums, " hidden states");
   return text;
 }
@@ -155,14 +152,14 @@ std::string VerifyHeading(const VerifyReport& report, const std::vector<int64_t>
   std::vector<std::string> requests;
   for (const VerifyRequest& request : report.requests) {
     requests.push_back(
-        absl::StrCat(request.name, " (", Counted(static_cast<int64_t>(request.prompt.size()), "token"), ")"));
+        absl::StrCat(request.name, " (", CountOf(static_cast<int64_t>(request.prompt.size()), "token"), ")"));
   }
-  std::string text = absl::StrCat(report.model, ": ", Counted(report.layers, "layer"), " over ",
-                                  Counted(static_cast<int64_t>(planned.size()), "stage"), ", ",
-                                  Counted(report.requests.front().new_tokens, "new token"), " each of ",
+  std::string text = absl::StrCat(report.model, ": ", CountOf(report.layers, "layer"), " over ",
+                                  CountOf(static_cast<int64_t>(planned.size()), "stage"), ", ",
+                                  CountOf(report.requests.front().new_tokens, "new token"), " each of ",
                                   absl::StrJoin(requests, ", "));
   if (report.cut_to > 0) {
-    absl::StrAppend(&text, "; verify's own prompts are cut to ", Counted(report.cut_to, "token"), " for the context");
+    absl::StrAppend(&text, "; verify's own prompts are cut to ", CountOf(report.cut_to, "token"), " for the context");
   }
   if (!report.note.empty()) absl::StrAppend(&text, "\nnote: ", report.note);
   return absl::StrCat(text, "\n");
@@ -176,7 +173,7 @@ std::string VerifyLine(const VerifyReport& report, const VerifyRecord& record) {
     return absl::StrCat(line, "left out: ", record.left_out, "\n");
   }
   absl::StrAppend(&line, "layers ", absl::StrJoin(LayersOf(record.ready), ","), ", chunk ", record.prefill_chunk, ": ");
-  if (record.relaunches > 0) absl::StrAppend(&line, "(after losing stages ", Counted(record.relaunches, "time"), ") ");
+  if (record.relaunches > 0) absl::StrAppend(&line, "(after losing stages ", CountOf(record.relaunches, "time"), ") ");
   const VerifyRecord& first = report.records.front();
   const VerifyCount count = CountCompared(report.requests, first.answers, record.answers);
   if (&record == &first) return absl::StrCat(line, CountText(count), ", which the others are compared with\n");
@@ -204,7 +201,7 @@ std::string VerifyVerdict(const VerifyReport& report) {
     for (const VerifyRecord& record : report.records) runs += record.left_out.empty() ? 1 : 0;
     const std::vector<VerifyAnswer>& first = report.records.front().answers;
     return absl::StrCat(
-        report.incomplete.empty() ? "identical: " : "incomplete, identical so far: ", Counted(runs, "run"), ", ",
+        report.incomplete.empty() ? "identical: " : "incomplete, identical so far: ", CountOf(runs, "run"), ", ",
         CountText(CountCompared(report.requests, first, first)), ", bit for bit\n");
   }
   std::vector<std::string> lines;

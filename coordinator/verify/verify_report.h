@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_VERIFY_VERIFY_REPORT_H_
 #define STAGECOACH_COORDINATOR_VERIFY_VERIFY_REPORT_H_
 
-// What `verify` says of its runs, in sentences and as JSON. Positions, layers and stages count from 0, runs and prompts
-// from 1. Pure.
+// The report of `verify`, in sentences and as JSON. Positions, layers and stages count from 0, runs and prompts from 1.
+// Pure.
 
 #include <cstdint>
 #include <optional>
@@ -26,7 +26,7 @@ struct VerifyRecord {
   std::vector<VerifyAnswer> answers;
 };
 
-// The difference between two runs, and what a second look at them with checksums found.
+// The difference between two runs, and the result of running both again with checksums.
 struct VerifyFinding {
   const VerifyRecord* a = nullptr;
   const VerifyRecord* b = nullptr;
@@ -37,12 +37,10 @@ struct VerifyFinding {
   std::string trouble;
 };
 
-struct VerifyReport {
+// The requests, and what the runs made of them.
+struct VerifyReport : VerifyAsked {
   std::string model;
   int64_t layers = 0;
-  int64_t cut_to = 0;  // tokens that the context has left of built-in prompts; 0: all are whole
-  std::string note;    // what is not looked at; empty: nothing to say
-  std::vector<VerifyRequest> requests;
   const Tokenizer* tokenizer = nullptr;    // for the texts of tokens; may be nullptr
   std::vector<VerifyRecord> records;       // the first is the planned job's
   std::vector<std::vector<int>> agreeing;  // numbers of runs, as AgreeingRuns
@@ -53,13 +51,13 @@ struct VerifyReport {
   bool identical() const { return !finding.has_value() && unsteady.empty(); }
 };
 
-// What is compared, a line, and the note below it. `planned`: layers of each stage of the first job.
+// The heading: what is compared, and the note. `planned`: layers of each stage of the first job.
 std::string VerifyHeading(const VerifyReport& report, const std::vector<int64_t>& planned);
-// One run, a line: what it was, how much of it was compared with the first one, and how that ended.
+// One line per run: what it was, how much of it was compared with the first run, and the result.
 std::string VerifyLine(const VerifyReport& report, const VerifyRecord& record);
-// The end: identical, or what differs and where, as lines.
+// The verdict: identical, or what differs and where.
 std::string VerifyVerdict(const VerifyReport& report);
-// The same in one clause, without its details, for the end of the program; of a report that is not identical.
+// The verdict in one clause, for the program's last message; only for reports that are not identical.
 std::string VerifyDifference(const VerifyReport& report);
 
 std::string VerifyJson(const VerifyReport& report);

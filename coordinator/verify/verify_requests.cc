@@ -151,7 +151,7 @@ std::vector<TokenId> LongPrompt(size_t size, const VerifyQuestion& question, con
 }
 
 // Adds the long prompt or the note. Behind a window there is a block to give back once a row lies a block beyond it.
-void LookBehindWindow(const VerifyQuestion& question, const Tokenizer* tokenizer, VerifyAsked* asked) {
+void AddPromptBeyondWindow(const VerifyQuestion& question, const Tokenizer* tokenizer, VerifyAsked* asked) {
   if (question.window == 0) return;
   int64_t longest = 0;
   for (const VerifyRequest& request : asked->requests) {
@@ -278,7 +278,7 @@ VerifyAsked VerifyRequests(const VerifyQuestion& question, const Tokenizer* toke
         {absl::StrCat("prompt ", asked.requests.size() + 1, ", greedy"), prompt, Greedy(), question.new_tokens});
   }
   asked.requests.push_back({"prompt 1, sampled", prompts.front(), Sampled(question.seed), question.new_tokens});
-  LookBehindWindow(question, tokenizer, &asked);
+  AddPromptBeyondWindow(question, tokenizer, &asked);
   return asked;
 }
 

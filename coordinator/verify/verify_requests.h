@@ -1,14 +1,14 @@
 #ifndef STAGECOACH_COORDINATOR_VERIFY_VERIFY_REQUESTS_H_
 #define STAGECOACH_COORDINATOR_VERIFY_VERIFY_REQUESTS_H_
 
-// What `verify` asks, what a run gave for one request, and whether two runs gave the same: bit for bit, not nearly.
+// The requests of `verify`, the answers of a run, and the bitwise comparison of two runs.
 //
-// Asked are texts of its own and the user's, each greedily, and the first of them sampled by a seed too. Where layers
-// have a window that none of these is longer than, a long prompt comes last, so that blocks behind a window are freed.
+// Requests are built-in texts and the user's, each greedy, and the first one sampled by a seed too. If layers have a
+// window longer than all of these, a long prompt is added, so that blocks behind a window are freed.
 //
-// A row is a position whose token is computed. Row p gives a hidden state behind each layer, and then the distribution
-// of the token at position p + 1: that is the order in which two runs are compared, so the first thing that differs has
-// causes that are all the same, and is where the two runs part.
+// A row is a position whose token is computed. Row p yields a hidden state behind each layer, and then the distribution
+// of the token at position p + 1. Runs are compared in that order, so the first difference has identical causes and is
+// where the runs diverge.
 
 #include <cstdint>
 #include <map>
@@ -40,8 +40,8 @@ struct VerifyAnswer {
   void Take(const RowChecksums& rows);
 };
 
-// Everything is there that was asked for: kInternal otherwise. `kept`: output tokens that were given with the request.
-// `layers`: of each row's checksums; 0: it need not have any.
+// Checks that the answer is complete; kInternal otherwise. `kept`: output tokens that the request came with. `layers`:
+// checksums that each row must have; 0: none required.
 absl::Status CheckAnswer(const VerifyRequest& request, const VerifyAnswer& answer, int64_t kept, int64_t layers);
 
 struct OutputDifference {
@@ -62,12 +62,12 @@ struct AnswerDifference {
   std::optional<HiddenDifference> hidden;  // only where both runs have checksums
 };
 
-// The first differences of the first request that has any; absent when there is none. Positions that only one of two
-// answers has are not compared. Both have as many answers.
+// The first differences of the first request that has any; absent if there is none. Both runs have as many answers.
+// Positions that only one answer has are not compared.
 std::optional<AnswerDifference> FirstDifference(absl::Span<const VerifyRequest> requests,
                                                 absl::Span<const VerifyAnswer> a, absl::Span<const VerifyAnswer> b);
 
-// How much two runs have in common that could be compared.
+// The amounts that two runs have in common and were compared.
 struct VerifyCount {
   int64_t tokens = 0;
   int64_t logprobs = 0;   // of the prompts' tokens, of the new ones, and of the best ones beside these
@@ -76,7 +76,8 @@ struct VerifyCount {
 VerifyCount CountCompared(absl::Span<const VerifyRequest> requests, absl::Span<const VerifyAnswer> a,
                           absl::Span<const VerifyAnswer> b);
 
-// Runs that agree, by index: each is in the first group with whose first run it agrees. The first group has run 0.
+// Groups of agreeing runs, by index: each run joins the first group whose first run it agrees with. Run 0 is in the
+// first group.
 std::vector<std::vector<size_t>> AgreeingRuns(absl::Span<const VerifyRequest> requests,
                                               absl::Span<const std::vector<VerifyAnswer>> runs);
 
@@ -93,15 +94,15 @@ struct VerifyQuestion {
 struct VerifyAsked {
   std::vector<VerifyRequest> requests;
   int64_t cut_to = 0;        // tokens that the context has left of a built-in prompt; 0: all are whole
-  bool long_prompt = false;  // the last request is there for the window alone
-  std::string note;          // why there is no long prompt where there should be one; otherwise empty
+  bool long_prompt = false;  // the last request exists only for the window; dropped if there is no memory for it
+  std::string note;          // what is not examined, such as a window without a long prompt; may be empty
 };
 
 // Windows up to this one get a long prompt.
 inline constexpr int64_t kMostVerifiedWindow = 4096;
 
-// `tokenizer`: nullptr: there is none, and made-up token ids, always the same ones, stand for the built-in texts; there
-// are no prompts of the user then.
+// Without a `tokenizer` (nullptr) fixed made-up token ids replace the built-in texts, and there are no prompts of the
+// user.
 VerifyAsked VerifyRequests(const VerifyQuestion& question, const Tokenizer* tokenizer);
 
 }  // namespace stagecoach

@@ -10,7 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/request/request_room.h"
+#include "coordinator/request/sequence.h"
 
 namespace stagecoach {
 namespace {
@@ -171,14 +171,6 @@ int64_t KeptTokens(size_t index, size_t count, int64_t new_tokens) {
   const int64_t most = std::max<int64_t>(new_tokens - 1, 0);
   if (count < 2 || most < 2) return std::min<int64_t>(most, 1);
   return 1 + static_cast<int64_t>(index) * (most - 1) / static_cast<int64_t>(count - 1);
-}
-
-absl::Status AwaitReadyJob(ClusterRun* cluster) {
-  while (cluster->ready() == nullptr) {
-    if (cluster->StopRequested()) return absl::CancelledError("interrupted while the stages were loading");
-    RETURN_IF_ERROR(cluster->Next().status());
-  }
-  return absl::OkStatus();
 }
 
 std::vector<int64_t> LayersOf(const pb::JobReady& ready) {

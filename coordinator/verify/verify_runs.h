@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_VERIFY_VERIFY_RUNS_H_
 #define STAGECOACH_COORDINATOR_VERIFY_VERIFY_RUNS_H_
 
-// Which runs `verify` compares (the job as it was planned, and the same requests by other ways that must not matter),
-// and one run on its job: requests go in, whole answers come out.
+// The runs that `verify` compares (the planned job, and the same requests computed in ways that must not matter), and
+// the execution of one run on its job.
 
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/launch/launch_options.h"
+#include "coordinator/launch/launch_plan.h"
 #include "coordinator/session/cluster_run.h"
 #include "coordinator/verify/verify_requests.h"
 
@@ -25,12 +25,12 @@ struct VerifyRun {
   bool restarted = false;     // requests come with a part of their answers, as after a loss
   bool same_job = false;      // as the run before
   std::string left_out;       // why it says nothing here; empty: it is run
-  // Without the memory for it a job of this kind is left out, and that is no failure.
+  // Left out without a failure if there is no memory for it.
   bool optional() const { return one_stage || !layer_split.empty(); }
 };
 
-// Up to `most` splits of the layers of `planned` other than that one: a layer to the stage before, all layers but the
-// fewest to the last stage, to the first, a layer to the stage behind, then even ones over fewer stages (2 at least).
+// Up to `most` other splits of the layers of `planned`: one layer moved to the stage before; all but the minimum on the
+// last stage, then on the first; one layer moved to the stage behind; then even splits over fewer stages (2 at least).
 std::vector<std::vector<int64_t>> OtherSplits(const std::vector<int64_t>& planned, int64_t most);
 
 struct VerifyWays {
@@ -40,34 +40,31 @@ struct VerifyWays {
   bool exact_wire = true;      // hidden states travel as they are, otherwise splits may matter
 };
 
-// Rows of the largest chunk that `job` computes of a prompt.
+// The largest chunk of a prompt that `job` computes, in rows.
 int64_t LargestChunk(const pb::ConfigureJob& job);
 
-// The runs that follow the first, whose job has `planned` layers on its stages. Ones that would compare nothing, or
-// what may differ, are among them as left out.
+// The runs after the first, whose job has `planned` layers on its stages. Includes, as left out, runs that would
+// compare nothing or may differ.
 std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, const pb::ConfigureJob& job,
                                   const VerifyWays& ways);
 
-// The launch of `run`, from that of the planned job, which had `planned` layers on its stages. The planned job's stages
-// get the layers that it gave them, even if memory or speeds look different by now.
+// The launch of `run`, derived from the planned job's, whose stages had `planned` layers. Keeps those layers for the
+// planned job's stages even if memory or speeds have changed.
 LaunchOptions LaunchOfRun(const VerifyRun& run, LaunchOptions launch, const std::vector<int64_t>& planned);
 
-// Output tokens that request `index` of `count` comes with after a restart: each another number of its `new_tokens`, at
-// least one, and not all.
+// Output tokens that request `index` of `count` comes with after a restart: a different number for each, at least one
+// and less than `new_tokens`.
 int64_t KeptTokens(size_t index, size_t count, int64_t new_tokens);
-
-// Waits until the job is ready. kCancelled after a signal; others are what the session says.
-absl::Status AwaitReadyJob(ClusterRun* cluster);
 
 // Layers of each stage of a job that is ready.
 std::vector<int64_t> LayersOf(const pb::JobReady& ready);
 
-// OK, or kOutOfRange with the first request that the job cannot hold and the options that help.
+// kOutOfRange: the first request that the job cannot hold, and the options that help.
 absl::Status CheckRoomForRequests(const std::vector<VerifyRequest>& requests, const pb::JobReady& ready);
 
-// `earlier`: the answers that a restarted run goes on with, of whole runs; otherwise not looked at. `layers`: of the
-// checksums that each row must have; 0: it need not. Errors: kCancelled after a signal; kUnavailable where a request
-// cannot be computed; kInvalidArgument where one is refused; others are what the session says.
+// `earlier`: whole answers that a restarted run continues; otherwise unused. `layers`: checksums that each row must
+// have; 0: none required. Errors: kCancelled after a signal; kUnavailable if a request cannot be computed;
+// kInvalidArgument if one is refused; others are the session's.
 absl::StatusOr<std::vector<VerifyAnswer>> RunRequests(const VerifyRun& run, const std::vector<VerifyRequest>& requests,
                                                       const std::vector<VerifyAnswer>& earlier, int64_t layers,
                                                       ClusterRun* cluster);

@@ -1,5 +1,3 @@
-#include "stage_worker/check/kernel_check.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "common/base/counter_rng.h"
 #include "common/quant/supported_types.h"
 #include "common/quant/tensor_type.h"
+#include "stage_worker/check/self_check.h"
 #include "stage_worker/kernels/sampling.h"
 #include "stage_worker/kernels/select.h"
 
@@ -25,7 +24,6 @@ constexpr int64_t kLongRow = 1056;
 constexpr int kColumnCounts[] = {1, 2, 4, 5, 8, kMostColumns};
 constexpr int64_t kVectorLengths[] = {1, 16, 31, 100, 1024};
 constexpr int64_t kRowLengths[] = {1, 17, 63, 130, 1025, 20001};  // of logits
-constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
 
 std::vector<float> RandomFloats(uint64_t seed, int64_t count, double range) {
   std::vector<float> values(static_cast<size_t>(count));
@@ -137,7 +135,7 @@ class Checker {
     for (int64_t cols : {32, 96, 1024}) CheckActivations(cols);
     CheckRowKernels();
     for (int64_t n : kRowLengths) CheckSampling(n);
-    for (KvType type : kKvTypes) {
+    for (const auto& [type, name] : kKvTypes) {
       for (int head_dim : {64, 128}) CheckAttention(type, {.head_dim = head_dim, .value_dim = head_dim});
       CheckAttention(type, {.head_dim = 96, .value_dim = 64, .window = 40});
       CheckAttention(type, {.head_dim = 64, .value_dim = 64, .window = 40, .score_cap = 5.0f});
@@ -251,7 +249,7 @@ void Checker::CheckRowKernels() {
   }
 }
 
-// Logits with ties, and with what is no number.
+// Logits with ties, infinities and NaN.
 void Checker::CheckSampling(int64_t n) {
   const SamplingKernels &scalar = *scalar_.sampling, &kernels = *kernels_.sampling;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -313,7 +311,7 @@ void Checker::CheckAttention(KvType type, const AttentionCase& kind) {
   const int head_dim = kind.head_dim, value_dim = kind.value_dim;
   const size_t k_bytes = KvTileBytes(type, head_dim), tile_bytes = k_bytes + KvTileBytes(type, value_dim);
   constexpr int kTiles = (kPositions + kTilePositions - 1) / kTilePositions;
-  // What nobody wrote is no number.
+  // Positions never written are NaN.
   AlignedBuffer expected(kTiles * tile_bytes), found(kTiles * tile_bytes);
   std::memset(expected.data(), 0xff, expected.size());
   std::memset(found.data(), 0xff, found.size());

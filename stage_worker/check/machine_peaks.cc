@@ -1,5 +1,3 @@
-#include "stage_worker/check/machine_peaks.h"
-
 #include <time.h>
 #include <unistd.h>
 
@@ -14,9 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/host/host_info.h"
+#include "stage_worker/check/self_check.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/exec/page_memory.h"
-#include "stage_worker/kernels/peak_loops.h"
+#include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {
@@ -114,21 +113,14 @@ absl::StatusOr<MachinePeaks> MeasurePeaks(const Kernels& kernels, int threads, c
 }
 
 const char* PeakNameOf(const Kernels& kernels, TensorType type) {
-  switch (ActivationKindFor(kernels, type)) {
-    case ActivationKind::kInt8: return "int8";
-    case ActivationKind::kBf16: return "bf16";
-    case ActivationKind::kFloat: return "f32";
-  }
-  return "f32";
+  const ActivationKind kind = ActivationKindFor(kernels, type);
+  return kind == ActivationKind::kInt8 ? "int8" : kind == ActivationKind::kBf16 ? "bf16" : "f32";
 }
 
 double PeakGopsOf(const MachinePeaks& peaks, const Kernels& kernels, TensorType type) {
-  switch (ActivationKindFor(kernels, type)) {
-    case ActivationKind::kInt8: return peaks.int8_gops;
-    case ActivationKind::kBf16: return peaks.bf16_gops > 0 ? peaks.bf16_gops : peaks.f32_gops;
-    case ActivationKind::kFloat: return peaks.f32_gops;
-  }
-  return peaks.f32_gops;
+  const ActivationKind kind = ActivationKindFor(kernels, type);
+  if (kind == ActivationKind::kInt8) return peaks.int8_gops;
+  return kind == ActivationKind::kBf16 && peaks.bf16_gops > 0 ? peaks.bf16_gops : peaks.f32_gops;
 }
 
 }  // namespace stagecoach

@@ -12,8 +12,6 @@
 #include "common/host/host_info.h"
 #include "common/job/job_limits.h"
 #include "common/quant/supported_types.h"
-#include "stage_worker/check/kernel_check.h"
-#include "stage_worker/check/machine_peaks.h"
 #include "stage_worker/kernels/select.h"
 
 namespace stagecoach {

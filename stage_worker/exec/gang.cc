@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-// Longer than any phase's imbalance should be, shorter than what anybody would miss of a core.
+// Longer than the imbalance of any phase, too short to be missed by other processes.
 constexpr int64_t kSpinUs = 50;
 constexpr int kPausesPerClock = 64;
 
@@ -21,7 +21,7 @@ void Pause() {
 #endif
 }
 
-// Returns when `value` is no longer `old`; spins first where that is allowed, then sleeps in the kernel.
+// Returns when `value` is no longer `old`; spins first if allowed, then sleeps in the kernel.
 template <typename T>
 void WaitWhile(const std::atomic<T>& value, T old, bool spin) {
   if (spin) {

@@ -17,8 +17,8 @@
 
 namespace stagecoach {
 
-// Large anonymous memory for weights and KV: zero, page-aligned, resident only where it was touched, in 2 MiB pages
-// where the kernel grants them (a tenth more read bandwidth than with 4 KiB pages). Move-only.
+// Large anonymous memory for weights and KV: zeroed, page-aligned, resident only where touched, in 2 MiB pages if the
+// kernel grants them (a tenth more read bandwidth than with 4 KiB pages). Move-only; constness is that of the pointer.
 class PageMemory {
  public:
   PageMemory() = default;
@@ -58,8 +58,7 @@ class PageMemory {
     return memory;
   }
 
-  uint8_t* data() { return data_; }
-  const uint8_t* data() const { return data_; }
+  uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
 
  private:

@@ -1,11 +1,11 @@
 #ifndef STAGECOACH_STAGE_WORKER_KERNELS_ISA_TABLES_H_
 #define STAGECOACH_STAGE_WORKER_KERNELS_ISA_TABLES_H_
 
-// What the instruction-set units of this directory give to select.cc, and what they share. Everything shared is
-// compiled once, for the baseline: an inline function here would be compiled with each unit's flags and the linker
-// would keep any one of the copies, perhaps one that the machine cannot run. For the same reason the units call no
-// inline library functions.
+// What the instruction-set units export to select.cc, and what they share. Shared code is compiled once, for the
+// baseline. Every unit would compile its own copy of an inline function with its own flags, and the linker might keep
+// one that the machine cannot run. For the same reason units call no inline library functions.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -79,18 +79,18 @@ static inline float Polynomial(const float (&coefficients)[kCount], float x) {
 // Adding and subtracting 1.5 * 2^23 rounds a float to the nearest integer, ties to even, which is then in the low bits.
 constexpr float kRoundFloat = 12582912.0f;
 
-// -128 * sum, also of what conversions make of numbers that are not finite.
+// -128 * sum, modulo 2^32: conversions of numbers that are not finite give any sum.
 static inline int32_t StartOf(int32_t sum) { return static_cast<int32_t>(0u - (static_cast<uint32_t>(sum) << 7)); }
 
-// The common ends of rms_norm, 1 / sqrt(mean + eps) from the lanes of the sum of squares, and of log_sum_exp, log(sum)
-// + max.
+// The last steps of rms_norm, 1 / sqrt(mean + eps) from the lanes of the sum of squares, and of log_sum_exp, log(sum) +
+// max.
 float RmsFactor(const double lanes[16], int64_t n, float eps);
 float LogOfLanes(const double lanes[16], float max);
 
 inline constexpr int kMaxTileColumns = 8;
 
-// One tile of a matrix product: as many activation rows from `column` on as the function is made for, times one
-// or more panels that lie behind each other; of K a part.
+// One tile of a matrix product, over a part of K: activation rows from `column` on, as many as the function is made
+// for, times one or more consecutive panels.
 struct MatmulTile {
   const uint8_t* panels;  // at the part's first column
   int64_t panel_bytes;    // from panel to panel
@@ -117,12 +117,107 @@ struct FloatTiles {
   MatmulTiles f32, f16, bf16;
 };
 
-// A matmul by tiles, of a float type. The panels go in groups, and long ones in parts, that stay in the second-level
-// cache while all columns pass by.
+// A matmul by tiles, of a float type. Works on groups of panels (parts of long ones) that stay in the second-level
+// cache for all columns.
 void MatmulByTiles(const FloatTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
                    int64_t out_stride);
 void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
                    int64_t out_stride);
+
+// --- attention ---
+
+// The attention functions of the tables.
+StoreFn StoreKScalar, StoreVScalar, StoreKAvx2, StoreVAvx2, StoreKAvx512, StoreVAvx512;
+AttendFn AttendScalar, AttendAvx2, AttendAvx512, AttendNeon;
+MergeFn MergeAttentionScalar;
+
+// Where the elements begin in a tile: behind the scales of Q8_0, kKvScaleBytes for each group of dimensions.
+inline constexpr int64_t kKvScaleBytes = kTilePositions * 4;
+static inline constexpr int64_t KvCodesOffset(KvType type, int64_t dims) {
+  return type == KvType::kQ8_0 ? dims / kKvGroup * kKvScaleBytes : 0;
+}
+
+// One tile of attend: columns that see at least one position each.
+inline constexpr int kMaxAttendColumns = 8;
+struct AttendTile {
+  const AttentionSpan* span;  // next_k_tiles is set
+  const float* q[kMaxAttendColumns];
+  int32_t begins[kMaxAttendColumns];  // each below its limit
+  int32_t limits[kMaxAttendColumns];
+  int32_t begin, limit;  // the smallest and the largest of them
+  float* max[kMaxAttendColumns];
+  float* sum[kMaxAttendColumns];
+  float* acc[kMaxAttendColumns];
+};
+using AttendTileFn = void (*)(const AttendTile& tile);
+
+// The tiles of one KV type, by number of columns 1 .. max_columns.
+struct AttendTiles {
+  int max_columns;
+  AttendTileFn tile[kMaxAttendColumns + 1];
+  // For max_columns and K and V that an earlier tile has read: does not prefetch. nullptr: the same.
+  AttendTileFn again = nullptr;
+};
+
+// By type.
+struct AttendTables {
+  AttendTiles f32, f16, bf16, q8_0;
+};
+
+// An attend by tiles; skips columns that see nothing.
+void AttendByTiles(const AttendTables& tables, const AttentionSpan& span, const float* q, int64_t q_stride,
+                   const int32_t* begins, const int32_t* limits, int columns, AttentionState state);
+
+// The positions that the columns of a tile add up together, sharing loads of V: [begin, end), those that all columns
+// see. Each column adds its positions before `begin` first and those from `end` on last, alone: no column multiplies
+// what it does not see.
+struct SharedPositions {
+  int begin, end;
+};
+static inline SharedPositions SharedBy(const int* begins, const int* limits, int columns) {
+  SharedPositions shared = {begins[0], limits[0]};
+  for (int c = 1; c < columns; ++c) {
+    shared.begin = begins[c] > shared.begin ? begins[c] : shared.begin;
+    shared.end = limits[c] < shared.end ? limits[c] : shared.end;
+  }
+  shared.end = shared.end > shared.begin ? shared.end : shared.begin;
+  return shared;
+}
+
+// The merge of a granule into a column's running state: sets *max and *sum, and gives the factors that acc takes
+// (acc = fma(acc, old_factor, granule_acc * new_factor)).
+struct MergeFactors {
+  float old_factor, new_factor;
+};
+MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum);
+
+// --- measuring ---
+
+// The ceilings of an instruction set, as loops to time: reading memory, and multiply-adds in registers. Thread-safe.
+struct PeakLoops {
+  // Adds up `bytes` bytes, a multiple of 256, from a 64-byte aligned address, as fast as one thread can read them.
+  uint64_t (*read)(const uint8_t* data, size_t bytes);
+
+  // Each runs `rounds` rounds of independent multiply-adds and returns how many operations that were; a multiply-add of
+  // one element is two. int8: products of bytes added to 32-bit sums, in as many instructions as the set needs for it.
+  // nullptr if these kernels have no such instruction, or no loop is written yet (Arm).
+  double (*int8_dot)(int64_t rounds);
+  double (*bf16_dot)(int64_t rounds);
+  double (*f32_fma)(int64_t rounds);
+};
+
+// The loops that bound these kernels. Sets without loops of their own get a plain one that reads.
+const PeakLoops& PeakLoopsOf(const Kernels& kernels);
+
+// The loops of the units.
+uint64_t PeakReadAvx2(const uint8_t* data, size_t bytes);
+double PeakInt8Avx2(int64_t rounds);
+double PeakF32Avx2(int64_t rounds);
+uint64_t PeakReadAvx512(const uint8_t* data, size_t bytes);
+double PeakInt8Avx512(int64_t rounds);
+double PeakF32Avx512(int64_t rounds);
+double PeakInt8Avx512Vnni(int64_t rounds);
+double PeakBf16Avx512Bf16(int64_t rounds);
 
 }  // namespace stagecoach
 

@@ -1,21 +1,20 @@
 #ifndef STAGECOACH_STAGE_WORKER_KERNELS_KERNELS_H_
 #define STAGECOACH_STAGE_WORKER_KERNELS_KERNELS_H_
 
-// The arithmetic of a stage, behind one table of functions per instruction set. kernels/scalar.cc and attend_scalar.cc
-// define every function; the vectorised units give the same bits: one lane per output row and one fixed order of every
-// reduction, explicit fused multiply-adds, our own exp and log. Nothing here allocates, locks or fails; arguments are
-// trusted (validated at load).
+// The arithmetic of a stage: one table of functions per instruction set. The scalar units define every function. The
+// vectorised units give the same bits: one lane per output row, one fixed order of every reduction, explicit fused
+// multiply-adds, our own exp and log. Nothing here allocates, locks or fails; arguments are trusted (validated at
+// load).
 //
-// Weights are packed at load into panels of 16 output rows, in the order the dot instruction eats them: panel_layout.h.
-// Sizes: as in the file to within 8 % (row counts rounded up to 16).
+// Weights are packed at load into panels of 16 output rows, in the order of the dot instruction (panel_layout.h). Sizes
+// are those of the file to within 8 % (row counts rounded up to 16).
 //
-// Read by every unit of kernels, so it includes little; select.h chooses a table.
+// Every unit of kernels reads this header, so it includes little; select.h chooses a table.
 
 #include <cstddef>
 #include <cstdint>
 
 #include "common/job/kv_type.h"
-#include "common/quant/compute_layout.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
@@ -50,16 +49,15 @@ struct PanelSpan {
   const uint8_t* data = nullptr;  // 64-byte aligned
   int64_t panels = 0;
   int64_t cols = 0;  // K; a multiple of the type's block, even for F16 and BF16
-  // The panels that this thread reads next, probably, or nullptr. They are only asked of the memory ahead of time, and
-  // only by kernels that gain from it: those of the integer types. It is runs of less than a tenth of a megabyte that
-  // gain.
+  // The panels that this thread probably reads next, or nullptr: prefetched by the kernels that gain from it, those of
+  // the integer types, in runs of less than a tenth of a megabyte.
   const uint8_t* next = nullptr;
 };
 
 // K and V of up to kAttentionGranule consecutive absolute positions of one sequence and one KV head. A K tile is
-// [head_dim][16 positions], a V tile is [16 positions][value_dim], in the pool's type. Positions that were never
-// written, or belong to others by now, are never used as numbers: every column has a begin and a limit. The tiles that
-// hold none of the positions between the smallest begin and the largest limit are not even looked up.
+// [head_dim][16 positions], a V tile [16 positions][value_dim], in the pool's type. Every column has a begin and a
+// limit, so positions that were never written, or belong to others by now, are never used. Tiles without a position
+// between the smallest begin and the largest limit are not even looked up.
 struct AttentionSpan {
   KvType type = KvType::kF16;
   int head_dim = 0;   // of K and q
@@ -67,8 +65,8 @@ struct AttentionSpan {
   const uint8_t* const* k_tiles = nullptr;  // [ceil(positions / 16)]
   const uint8_t* const* v_tiles = nullptr;
   int positions = 0;  // the largest limit
-  // K tiles that are read next, as many as k_tiles (some may repeat), or nullptr. They are only asked of the memory
-  // ahead of time: the processor does not see by itself where the next tile lies.
+  // K tiles to prefetch, as many as k_tiles (some may repeat), or nullptr: the processor cannot foresee where the next
+  // tile lies.
   const uint8_t* const* next_k_tiles = nullptr;
   float score_cap = 0.0f;  // > 0: scores become cap * tanh(score / cap), as soft_cap does it; 0: they stay
 };
@@ -82,7 +80,7 @@ struct AttentionState {
 
 struct SamplingKernels;
 
-// What the functions of the table take; each is described there.
+// Function types of the table.
 using PackFn = void(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols,
                     uint8_t* panel);
 using MatmulFn = void(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride);
@@ -100,9 +98,8 @@ struct Kernels {
   // Packs up to 16 rows of a file tensor (row_stride bytes apart) into one panel.
   PackFn* pack_panel;
 
-  // x [cols] to the int8 form of Activations; cols is a multiple of 32, x is finite (otherwise the group holds any
-  // numbers). The output of a part of a row is that part of the row's output, so threads can share a row at multiples
-  // of 32.
+  // x [cols] to the int8 form of Activations; cols is a multiple of 32, x is finite (a group with other values holds
+  // any numbers). A part of a row gives that part of the output, so threads can share a row at multiples of 32.
   void (*quantize_row)(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts);
 
   // x [cols] rounded to bfloat16, to nearest even; every NaN becomes a quiet one.
@@ -110,12 +107,13 @@ struct Kernels {
 
   // out[c * out_stride + 16 * p + lane] = dot(row 16 p + lane of the span, activation row c), for all panels p of the
   // span and c in [0, columns). The order of each sum:
-  // F32, F16, BF16: acc = fma(w[k], x[k], acc) for k ascending from 0.
-  // BF16 with bf16_dot: pairs of k ascending, as the instruction adds them; within columns * 2^-23 * sum |w x| +
-  // columns * 2^-126 of that: two orders of additions, each with a rounding, and the instruction takes subnormal
-  // numbers for zero. Integer types, per block of 32 columns ascending: where the type has minima, first
-  //   acc = fma(min[g], float(sum of q in g) * x_scale, acc) for each group g of the block; then
-  //   acc = fma(float(s), w_scale[g] * x_scale, acc), s = exact integer sum of code * q, for each group g.
+  //   F32, F16, BF16       acc = fma(w[k], x[k], acc) for k ascending from 0
+  //   BF16 with bf16_dot   pairs of k ascending, as the instruction adds them; differs from the above by at most
+  //                        columns * 2^-23 * sum |w x| + columns * 2^-126 (two orders of additions, each with a
+  //                        rounding; the instruction reads subnormal numbers as zero)
+  //   integer types        per block of 32 columns ascending; with minima first, for each group g of the block,
+  //                        acc = fma(min[g], float(sum of q in g) * x_scale, acc); then for each group
+  //                        acc = fma(float(s), w_scale[g] * x_scale, acc), s = exact integer sum of code * q
   // A group is the block, or each 16 of it for Q2_K, Q3_K and Q6_K. Codes, scales and minima: panel_layout.h.
   MatmulFn* matmul;
 
@@ -174,7 +172,7 @@ struct Kernels {
   // granule with attend gives the same bits as attending it from nothing and merging it.
   MergeFn* merge_attention;
 
-  // log(sum(exp(x - max))) + max, the sum in double over 16 lanes as in rms_norm. n >= 1; x finite or -inf.
+  // log(sum(exp(x - max))) + max; the sum in double over 16 lanes as in rms_norm. n >= 1; x finite or -inf.
   float (*log_sum_exp)(const float* x, int64_t n);
 
   const SamplingKernels* sampling;  // of whole rows of logits: sampling.h

@@ -1,4 +1,4 @@
-// Packing four rows at a time, for every instruction set: what the scalar packer writes, in a tenth of its time.
+// Packs four rows at a time, for every instruction set: the scalar packer's bytes in a tenth of its time.
 //
 // A word is four bytes of a row as they lie in the file. The same word of four rows is one vector of 16 bytes, and a
 // vector of a panel holds one word of each of its 16 rows. So packing is a transposition of words, and then every
@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "common/quant/block_codes.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/panel_layout.h"
 
@@ -28,12 +29,6 @@ struct PanelRowsAt {
   PanelRowsAt operator+(int64_t bytes) const { return {first + bytes, stride}; }
   PanelRowsAt Quarter(int quarter) const { return {row(quarter * kLanes), stride}; }
 };
-
-uint32_t LoadU32(const uint8_t* p) {
-  uint32_t value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
 
 Words LoadWords(const uint8_t* p) {
   Words value;
@@ -337,7 +332,7 @@ void PackIntegers(const PanelRowsAt& rows, int64_t cols, uint8_t* panel) {
   const int vectors = kLayout.codes == CodeFormat::kTrits
                           ? kTritsVectors
                           : static_cast<int>(info.block_elements) / kCodeBlock * kLayout.vectors;
-  const int scale_at = FileScaleAt(kType);
+  const int scale_at = kType == TensorType::kMXFP4 ? 0 : FindBlockScales(kType)->scale_at;
   for (int64_t b = 0; b < blocks; ++b) {
     const PanelRowsAt block = rows + b * info.block_bytes;
     PackScales<kType>(block + scale_at, panel + b * kLayout.scale_bytes);
@@ -350,7 +345,7 @@ void PackIntegers(const PanelRowsAt& rows, int64_t cols, uint8_t* panel) {
       PackCodes<kType>(block.Quarter(quarter), {codes + quarter * sizeof(Words)});
     }
   }
-  // What fills the sections up.
+  // The padding of the sections.
   const size_t scales = static_cast<size_t>(blocks * kLayout.scale_bytes);
   const size_t sub_scales = static_cast<size_t>(subs * kLayout.sub_scale_bytes);
   std::memset(panel + scales, 0, sections.sub_scales - scales);
@@ -377,7 +372,7 @@ void PackFloats(const PanelRowsAt& rows, int64_t words, uint8_t* panel) {
 }  // namespace
 
 void PackPanel(TensorType type, const uint8_t* rows, size_t row_stride, int row_count, int64_t cols, uint8_t* panel) {
-  // The last panel of a matrix, at most.
+  // At most the last panel of a matrix.
   if (row_count < kPanelRows) return PackPanelScalar(type, rows, row_stride, row_count, cols, panel);
   const PanelRowsAt all = {rows, row_stride};
   switch (type) {

@@ -1,12 +1,10 @@
-// The sizes of panels, and their weights one lane at a time: what the scalar kernels and the embedding read.
+// Sizes of panels, and reading their weights one lane at a time, for the scalar kernels and the embedding.
 
 #include "stage_worker/kernels/panel_layout.h"
 
-#include <bit>
-#include <cstring>
-
 #include "common/base/aligned_buffer.h"
 #include "common/base/check.h"
+#include "common/quant/block_codes.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
 
@@ -15,17 +13,6 @@ namespace {
 
 template <TensorType kType>
 constexpr IntegerLayout kLayout = LayoutOf(kType);
-
-constexpr size_t Aligned(size_t bytes) { return (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes; }
-
-float LoadHalf(const uint8_t* p) {
-  uint16_t bits;
-  std::memcpy(&bits, p, sizeof(bits));
-  return HalfToFloat(bits);
-}
-
-// 2^(e - 128), of which e = 0 and 1 are subnormal.
-float E8m0(uint8_t e) { return std::bit_cast<float>(e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23); }
 
 // Column 4g + i of a block: the byte of the format, before table and bias. `block` is at the lane's first byte.
 int RawCode(CodeFormat format, const uint8_t* block, int g, int i) {
@@ -74,24 +61,12 @@ const IntegerLayout* FindIntegerLayout(TensorType type) {
   return ForIntegerType(type, []<TensorType kType>() { return &kLayout<kType>; });
 }
 
-int FileScaleAt(TensorType type) {
-  switch (type) {
-    case TensorType::kQ2_K: return 80;
-    case TensorType::kQ3_K: return 108;
-    case TensorType::kQ6_K: return 208;
-    case TensorType::kTQ1_0: return 52;
-    case TensorType::kTQ2_0: return 64;
-    case TensorType::kQ2_0_Oxi: return 32;
-    default: return 0;
-  }
-}
-
 PanelSections SectionsOf(TensorType type, int64_t cols) {
   const IntegerLayout& layout = *FindIntegerLayout(type);
   const size_t columns = static_cast<size_t>(cols);
   PanelSections sections;
-  sections.sub_scales = Aligned(columns / layout.scale_columns * layout.scale_bytes);
-  sections.codes = sections.sub_scales + Aligned(columns / kCodeBlock * layout.sub_scale_bytes);
+  sections.sub_scales = RoundUp(columns / layout.scale_columns * layout.scale_bytes, kVectorBytes);
+  sections.codes = sections.sub_scales + RoundUp(columns / kCodeBlock * layout.sub_scale_bytes, kVectorBytes);
   const size_t vectors = layout.codes == CodeFormat::kTrits ? columns / kTritsColumns * kTritsVectors
                                                             : columns / kCodeBlock * layout.vectors;
   sections.bytes = sections.codes + vectors * kVectorBytes;
@@ -99,7 +74,7 @@ PanelSections SectionsOf(TensorType type, int64_t cols) {
 }
 
 size_t PanelBytes(TensorType type, int64_t cols) {
-  if (FindIntegerLayout(type) == nullptr) return Aligned(kPanelRows * RowBytes(type, cols));
+  if (FindIntegerLayout(type) == nullptr) return RoundUp(kPanelRows * RowBytes(type, cols), kVectorBytes);
   return SectionsOf(type, cols).bytes;
 }
 
@@ -120,7 +95,7 @@ void UnpackBlock(const IntegerLayout& layout, const PanelSections& sections, con
   const uint8_t* scale = panel + column / layout.scale_columns * layout.scale_bytes;
   const uint8_t* subs = panel + sections.sub_scales + block * layout.sub_scale_bytes;
   if (layout.scales == ScaleFormat::kE8m0) {
-    out->scales[0] = out->scales[1] = E8m0(scale[lane]);
+    out->scales[0] = out->scales[1] = HalvedE8M0(scale[lane]);
     return;
   }
   const float d = LoadHalf(scale + 2 * lane);

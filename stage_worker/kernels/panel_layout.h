@@ -163,10 +163,6 @@ static inline auto ForIntegerType(TensorType type, const Use& use) {
 // The same at run time, defined once; nullptr for the float types.
 const IntegerLayout* FindIntegerLayout(TensorType type);
 
-// Where a block of the file has its d, behind which the m of types with minima follows. Not for MXFP4, whose scale is
-// its first byte.
-int FileScaleAt(TensorType type);
-
 // Where the sections of a panel start, and where it ends.
 struct PanelSections {
   size_t sub_scales;  // scales start at 0

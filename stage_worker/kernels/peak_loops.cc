@@ -1,8 +1,7 @@
-#include "stage_worker/kernels/peak_loops.h"
-
 #include <cstring>
 
 #include "common/job/job_choices.h"
+#include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
 
 namespace stagecoach {
@@ -10,7 +9,7 @@ namespace {
 
 constexpr int kLanes = 64;
 
-// The work of a round must happen: nothing is known of the lanes afterwards.
+// Hides the lanes from the compiler, which must therefore do the work of a round.
 template <typename T>
 void Keep(T* lanes) {
   asm volatile("" : : "r"(lanes) : "memory");
@@ -28,7 +27,7 @@ uint64_t ReadScalar(const uint8_t* data, size_t bytes) {
   return sum;
 }
 
-// As the compiler makes of plain loops for the baseline of the processor.
+// Plain loops, as the compiler vectorises them for the baseline.
 double Int8Scalar(int64_t rounds) {
   int32_t sums[kLanes] = {};
   int16_t a[kLanes], b[kLanes];

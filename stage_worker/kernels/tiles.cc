@@ -7,7 +7,7 @@
 namespace stagecoach {
 namespace {
 
-// Half of the smallest second-level cache in use: the other half is for the activations that pass by.
+// Half of the smallest second-level cache in use; the other half is for activations.
 constexpr int64_t kPanelGroupBytes = 256 << 10;
 constexpr int64_t kPartColumns = 32;  // parts of K are multiples of it
 

@@ -4,7 +4,7 @@
 // Attention over one granule, written with vector_math.h's vectors: scores of kLanes positions and values of kLanes
 // dimensions a vector. Included by the attend_*.cc units behind the header of their instruction set.
 
-#include "stage_worker/kernels/attend.h"
+#include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {

@@ -5,8 +5,8 @@
 // vectors: kVectors of them are the 16 rows of a panel. Included by integer_avx2.cc and neon_integer.h, behind the
 // header of their instruction set.
 //
-// A few columns read the panel as it is packed; more of them share a decoded copy of a piece of it. Either piece stays
-// in the first-level cache while all tiles of columns pass by.
+// A few columns read the packed panel; more share a decoded copy of a piece of it. Either piece stays in the
+// first-level cache for all tiles of columns.
 
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/panel_layout.h"
@@ -19,7 +19,7 @@ constexpr int kGroups = kCodeBlock / 4;
 constexpr int kTileColumns = 4;
 constexpr int64_t kPieceBlocks = 16;  // of a piece that stays in the first-level cache: 8 KiB of codes once decoded
 
-// What a tile must know of a type once its codes are bytes.
+// What a tile needs to know about a type whose codes are decoded to bytes.
 struct Shape {
   int steps;    // of integer_avx2.cc: products of a group that are added up in 16 bits; 0: signed codes of 8 bits
   bool halves;  // as in IntegerLayout

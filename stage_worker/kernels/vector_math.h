@@ -39,8 +39,7 @@ inline Floats Exp(Floats x) {
 // x / (1 + exp(-y)).
 inline Floats TimesSigmoid(Floats x, Floats y) { return x / (Set(1.0f) + Exp(-y)); }
 
-// cap * FixedTanh(x / cap). Large arguments are rare: where a vector has none, their formula is left out; a lane's bits
-// do not depend on that.
+// cap * FixedTanh(x / cap). Large arguments are rare: a vector without any skips their formula, which changes no bits.
 inline Floats SoftCap(Floats x, Floats cap) {
   x = x / cap;
   const Floats magnitude = Magnitude(x), z = magnitude * magnitude;

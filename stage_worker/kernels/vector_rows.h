@@ -5,7 +5,6 @@
 // by kernels_avx2.cc, kernels_avx512.cc and kernels_neon.cc, behind the header of their instruction set.
 
 #include "common/job/job_choices.h"
-#include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/sampling.h"
 

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_KERNELS_VECTOR_SAMPLING_H_
 #define STAGECOACH_STAGE_WORKER_KERNELS_VECTOR_SAMPLING_H_
 
-// Sampling kernels (sampling.h) written with vector_math.h's vectors. Included by the sampling_*.cc units behind the
-// header of their instruction set; the others are theirs.
+// Sampling kernels (sampling.h) written with vector_math.h's vectors. The sampling_*.cc units include it after the
+// header of their instruction set, and define the other kernels.
 
 #include "stage_worker/kernels/sampling.h"
 

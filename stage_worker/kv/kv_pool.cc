@@ -1,7 +1,5 @@
 #include "stage_worker/kv/kv_pool.h"
 
-#include <utility>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"

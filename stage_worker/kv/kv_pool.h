@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_
 #define STAGECOACH_STAGE_WORKER_KV_KV_POOL_H_
 
-// The memory behind the block tables: K and V of `blocks` blocks for every layer of this stage, or K alone, in the
-// tiles that the attention kernel reads. Which block belongs to whom is the coordinator's business; see SequenceTable.
+// The memory behind the block tables: K and V, or K alone, of `blocks` blocks for every layer of this stage, in the
+// attention kernel's tiles. The coordinator owns the blocks; see SequenceTable.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,7 @@ struct KvPoolShape {
   bool values = true;  // whether there is V; in latent attention it is the beginning of K
 };
 
-// Not zeroed and not touched before use: no position is read before it was written. Different tiles may be used by
-// different threads.
+// Neither zeroed nor touched before use: no position is read before it was written. Threads may use different tiles.
 class KvPool {
  public:
   // kInvalidArgument for a shape out of range (block_tokens not a multiple of 16, a count below 1, a size that
@@ -33,17 +32,11 @@ class KvPool {
   static absl::StatusOr<KvPool> Create(const KvPoolShape& shape);
 
   // Tile `tile` (positions [16 tile, 16 tile + 16) of the block) of one KV head; its layout: KvTileBytes.
-  uint8_t* KTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) {
+  uint8_t* KTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) const {
     return memory_.data() + HeadOffset(layer, block, kv_head) + tile * tile_bytes_;
   }
   // Only with values.
-  uint8_t* VTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) {
-    return KTile(layer, block, kv_head, tile) + tiles_ * tile_bytes_;
-  }
-  const uint8_t* KTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) const {
-    return memory_.data() + HeadOffset(layer, block, kv_head) + tile * tile_bytes_;
-  }
-  const uint8_t* VTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) const {
+  uint8_t* VTile(int64_t layer, BlockId block, int64_t kv_head, int32_t tile) const {
     return KTile(layer, block, kv_head, tile) + tiles_ * tile_bytes_;
   }
 

@@ -9,9 +9,13 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/step/step.h"
-#include "common/step/window_blocks.h"
 
 namespace stagecoach {
+namespace {
+
+absl::Status Refused(const auto&... why) { return absl::InvalidArgumentError(absl::StrCat(why...)); }
+
+}  // namespace
 
 struct SequenceTable::Extent {
   int64_t rows = 0;
@@ -102,12 +106,10 @@ absl::Status SequenceTable::ValidateFreesAndOpens(const MicroBatch& batch, Pendi
   for (const SequenceId sequence : batch.free) {
     const auto entry = entries_.find(sequence);
     if (entry == entries_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, ", which is not open here"));
+      return Refused("micro-batch ", batch.number, " frees sequence ", sequence, ", which is not open here");
     }
     if (!pending->freed.insert(sequence).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("micro-batch ", batch.number, " frees sequence ", sequence, " twice"));
+      return Refused("micro-batch ", batch.number, " frees sequence ", sequence, " twice");
     }
     for (size_t group = 0; group < groups_.size(); ++group) {
       for (const BlockId block : entry->second.tables[group]) {
@@ -118,8 +120,7 @@ absl::Status SequenceTable::ValidateFreesAndOpens(const MicroBatch& batch, Pendi
   for (const OpenSequence& open : batch.open) {
     const bool known = entries_.contains(open.sequence) && !pending->freed.contains(open.sequence);
     if (known || !pending->extents.try_emplace(open.sequence).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("micro-batch ", batch.number, " opens sequence ", open.sequence, ", which is open already"));
+      return Refused("micro-batch ", batch.number, " opens sequence ", open.sequence, ", which is open already");
     }
     RETURN_IF_ERROR(ValidateShared(open, pending));
   }
@@ -128,7 +129,7 @@ absl::Status SequenceTable::ValidateFreesAndOpens(const MicroBatch& batch, Pendi
 
 absl::Status SequenceTable::ValidateShared(const OpenSequence& open, Pending* pending) const {
   const auto refused = [&open](const auto&... why) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence ", open.sequence, " is opened with ", why...));
+    return Refused("sequence ", open.sequence, " is opened with ", why...);
   };
   const size_t groups = open.shared_rows == 0 ? 0 : groups_.size();
   if (open.shared_blocks.size() != groups) {
@@ -177,7 +178,7 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
   if (extent == pending->extents.end()) {
     const auto entry = entries_.find(slice.sequence);
     if (entry == entries_.end() || pending->freed.contains(slice.sequence)) {
-      return absl::InvalidArgumentError(absl::StrCat("rows for sequence ", slice.sequence, ", which is not open here"));
+      return Refused("rows for sequence ", slice.sequence, ", which is not open here");
     }
     extent = pending->extents.try_emplace(slice.sequence).first;
     extent->second.rows = extent->second.first_row = entry->second.rows;
@@ -186,25 +187,23 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
     extent->second.released.assign(entry->second.released.begin(), entry->second.released.end());
   }
   if (slice.count < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a slice of sequence ", slice.sequence, " has ", slice.count, " rows, expected at least 1"));
+    return Refused("a slice of sequence ", slice.sequence, " has ", slice.count, " rows, expected at least 1");
   }
   if (slice.start != extent->second.rows) {
-    return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " starts at position ",
-                                                   slice.start, ", expected ", extent->second.rows));
+    return Refused("a slice of sequence ", slice.sequence, " starts at position ", slice.start, ", expected ",
+                   extent->second.rows);
   }
   RETURN_IF_ERROR(ValidateReleases(slice, &extent->second, pending));
   RETURN_IF_ERROR(ValidateNewBlocks(slice, pending));
   if (!slice.new_blocks.empty()) extent->second.blocks += static_cast<int64_t>(slice.new_blocks.front().size());
   extent->second.rows += slice.count;
   if (extent->second.rows > context_) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " would have ", extent->second.rows,
-                                                   " rows, the context is ", context_));
+    return Refused("sequence ", slice.sequence, " would have ", extent->second.rows, " rows, the context is ",
+                   context_);
   }
   if (extent->second.rows > extent->second.blocks * block_tokens_) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " would have ", extent->second.rows,
-                                                   " rows in ", extent->second.blocks, " blocks of ", block_tokens_,
-                                                   " tokens"));
+    return Refused("sequence ", slice.sequence, " would have ", extent->second.rows, " rows in ", extent->second.blocks,
+                   " blocks of ", block_tokens_, " tokens");
   }
   return absl::OkStatus();
 }
@@ -212,14 +211,13 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
 absl::Status SequenceTable::ValidateReleases(const SequenceSlice& slice, Extent* extent, Pending* pending) const {
   if (slice.released_blocks.empty()) return absl::OkStatus();
   if (absl::Status status = CheckReleasedBlocks(slice, groups_.size(), windows_, block_tokens_); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, ": ", status.message()));
+    return Refused("a slice of sequence ", slice.sequence, ": ", status.message());
   }
   for (size_t group = 0; group < groups_.size(); ++group) {
     int32_t& released = extent->released[group];
     const auto refused = [&](const auto&... why) {
-      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ",
-                                                     slice.released_blocks[group], " released places of block group ",
-                                                     group, ", ", why...));
+      return Refused("a slice of sequence ", slice.sequence, " has ", slice.released_blocks[group],
+                     " released places of block group ", group, ", ", why...);
     };
     if (slice.released_blocks[group] < released) return refused("which had ", released, " already");
     const int64_t unseen = FirstPlaceSeen(extent->first_row, WindowOf(windows_, group), block_tokens_);
@@ -238,16 +236,14 @@ absl::Status SequenceTable::ValidateReleases(const SequenceSlice& slice, Extent*
 absl::Status SequenceTable::ValidateNewBlocks(const SequenceSlice& slice, Pending* pending) const {
   if (slice.new_blocks.empty()) return absl::OkStatus();
   if (slice.new_blocks.size() != groups_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is given blocks of ",
-                                                   slice.new_blocks.size(), " block groups, expected ",
-                                                   groups_.size()));
+    return Refused("sequence ", slice.sequence, " is given blocks of ", slice.new_blocks.size(),
+                   " block groups, expected ", groups_.size());
   }
   for (size_t group = 0; group < groups_.size(); ++group) {
     const std::vector<BlockId>& blocks = slice.new_blocks[group];
     if (blocks.size() != slice.new_blocks.front().size()) {
-      return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is given ", blocks.size(),
-                                                     " blocks of block group ", group, ", expected ",
-                                                     slice.new_blocks.front().size(), " as of group 0"));
+      return Refused("sequence ", slice.sequence, " is given ", blocks.size(), " blocks of block group ", group,
+                     ", expected ", slice.new_blocks.front().size(), " as of group 0");
     }
     RETURN_IF_ERROR(ValidateBlocks(slice.sequence, group, blocks, pending));
   }
@@ -259,8 +255,7 @@ absl::Status SequenceTable::ValidateBlocks(SequenceId sequence, size_t group, co
   const std::vector<Block>& pool = groups_[group].blocks;
   for (const BlockId block : blocks) {
     const auto refused = [&](const auto&... why) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sequence ", sequence, " is given block ", block, " of block group ", group, ", ", why...));
+      return Refused("sequence ", sequence, " is given block ", block, " of block group ", group, ", ", why...);
     };
     if (block < 0 || static_cast<size_t>(block) >= pool.size()) {
       return refused("the pool has blocks 0 to ", pool.size() - 1);

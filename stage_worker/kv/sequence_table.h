@@ -1,10 +1,10 @@
 #ifndef STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_
 #define STAGECOACH_STAGE_WORKER_KV_SEQUENCE_TABLE_H_
 
-// Which sequences a stage knows, how many rows of each it has stored, and in which blocks of every block group. The
-// stage follows the coordinator's stream and decides nothing; it checks that the stream makes sense, so that a
-// corrupted frame cannot make one sequence read what was never written, or overwrite another's blocks. Full blocks may
-// be in the tables of several sequences; a full block that is in none keeps what it holds until it is given away.
+// The sequences that a stage knows: their stored rows, and their blocks in every block group. The stage follows the
+// coordinator's stream and decides nothing. It checks the stream, so that a corrupted frame cannot make a sequence read
+// unwritten rows or overwrite another's blocks. Full blocks may be shared; a full block in no table keeps its content
+// until it is reused.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,18 +32,17 @@ class SequenceTable {
   };
 
   // group_blocks: [groups] blocks of each group's pool, at least one group. `context`: most rows a sequence may have.
-  // group_windows: [groups] as in window_blocks.h, or empty.
+  // group_windows: [groups] as of WindowOf, or empty.
   SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context,
                 absl::Span<const int64_t> group_windows = {});
   ~SequenceTable();
 
-  // Takes in the micro-batch's frees, then its opens with the blocks they share, then its slices, each with the blocks
-  // it releases and its new ones. A sequence may have several slices in one micro-batch. On an error (kInvalidArgument)
-  // nothing has changed: a free or slice of an unknown sequence, an open of a known one, a slice that does not start
-  // where the last one ended or has no row, blocks of another number of groups or not as many of each, a block out of
-  // range, a new one in use by any sequence, a shared one that is not full or was filled at another place of a table,
-  // one missing or released that a row sees, places released once that are there again, tables too short for their rows
-  // or a sequence longer than the context.
+  // Applies the micro-batch's frees, then its opens with their shared blocks, then its slices (several a sequence are
+  // allowed), each with its released and new blocks. kInvalidArgument, with nothing changed:
+  //   sequences   a free or slice of an unknown one, an open of a known one, one longer than the context
+  //   slices      not starting where the last one ended, without rows, or with tables too short for their rows
+  //   blocks      of another number of groups, or different counts a group; out of range; new but in use; shared but
+  //               not full or filled at another place; missing or released though a row sees it; back after its release
   absl::Status Apply(const MicroBatch& batch);
 
   // The checks of Apply alone, and its changes alone (the batch must have passed the checks).

@@ -9,17 +9,16 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/step/step.h"
-#include "common/step/window_blocks.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/attention/attention.h"
-#include "stage_worker/model/attention/qkv.h"
 #include "stage_worker/model/ffn/ffn.h"
 #include "stage_worker/model/layers/projection.h"
+#include "stage_worker/weights/panel_shares.h"
 
 namespace stagecoach {
 namespace {
 
-// What is released must be what the model's layers do not see.
+// Released blocks must be those that the model's layers do not see.
 absl::Status CheckWindows(const ModelDescription& model, const StageConfig& config) {
   if (config.group_windows.empty()) return absl::OkStatus();
   const std::vector<int64_t> windows = model.hyper.group_windows();
@@ -112,8 +111,7 @@ void EmbedTokens(const PackedMatrix& table, float scale, const StepPlan& plan, c
 
 // One layer on the residual stream x [rows, D], in place, by all threads of the gang together:
 //   x += Wo attention(RMSNorm(x));  x += ffn(RMSNorm(x)),
-// or with the norms and the scale that LayerSpec says.
-// Ends with a barrier: x is complete when a thread has returned.
+// or with LayerSpec's norms and scale. Ends with a barrier: x is complete.
 void RunTransformerLayer(const StageLayer& layer, const StepContext& step, const Worker& worker, float* x) {
   const LayerWeights& w = layer.weights;
   float* const target = OutputTarget(layer, step, x);
@@ -331,7 +329,11 @@ void StageModel::FinishRow(int thread, HeadRow& row, const float* logits) {
     const float log_sum = kernels_.log_sum_exp(logits, hyper_.vocab);
     *row.target_logprob = LogProbability(logits[target], log_sum);
     row.invalid = InvalidLogits(kernels_.sampling->find_peak(logits, hyper_.vocab));
-    if (!row.invalid) FindTop(thread, logits, log_sum, row.target_top);
+    if (!row.invalid) {
+      const std::vector<TokenLogprob> top = samplers_[static_cast<size_t>(thread)].TopLogprobs(
+          kernels_, logits, hyper_.vocab, log_sum, static_cast<int32_t>(row.target_top.size()));
+      std::copy(top.begin(), top.end(), row.target_top.begin());  // the others stay kNoToken
+    }
   }
   if (row.sampled == nullptr) return;
   // A sequence is sampled at most once in a batch (see CheckHeadWork), so no other thread touches its history.
@@ -340,12 +342,6 @@ void StageModel::FinishRow(int thread, HeadRow& row, const float* logits) {
       samplers_[static_cast<size_t>(thread)].Sample(kernels_, history, slice.start + slice.count, logits, hyper_.vocab);
   row.sampled->sequence = slice.sequence;
   history.AppendOutput(row.sampled->token);
-}
-
-void StageModel::FindTop(int thread, const float* logits, float log_sum, absl::Span<TokenLogprob> top) {
-  const std::vector<TokenLogprob> found = samplers_[static_cast<size_t>(thread)].TopLogprobs(
-      kernels_, logits, hyper_.vocab, log_sum, static_cast<int32_t>(top.size()));
-  std::copy(found.begin(), found.end(), top.begin());  // the others stay kNoToken
 }
 
 uint64_t StageModel::kv_bytes() const {
@@ -358,6 +354,61 @@ void StageModel::ComputeLogits(const float* hidden_row, float* logits) {
   const int32_t row = 0;
   head_->ForEachRow(hidden_row, {&row, 1},
                     [&](int, size_t, const float* row_logits) { std::copy_n(row_logits, hyper_.vocab, logits); });
+}
+
+// --- the output head ---
+
+OutputHead::OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels,
+                       const HeadScratchSizes& sizes, Gang* gang)
+    : weights_(weights),
+      hyper_(hyper),
+      kernels_(kernels),
+      gang_(gang),
+      tile_rows_(sizes.tile_rows),
+      forms_(sizes.forms),
+      normed_(static_cast<size_t>(sizes.threads * sizes.hidden) * sizeof(float)),
+      logits_(static_cast<size_t>(tile_rows_ * sizes.logits_stride) * sizeof(float)),
+      input_(forms_, tile_rows_, sizes.hidden) {
+  CHECK_EQ(sizes.logits_stride, weights.output.padded_rows());
+}
+
+void OutputHead::ForEachRow(const float* hidden, absl::Span<const int32_t> rows, Consumer consume) {
+  gang_->Run([&](int thread) {
+    const Worker worker{*gang_, thread};
+    for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(tile_rows_)) {
+      RunTile(hidden, rows.subspan(first, static_cast<size_t>(tile_rows_)), first, consume, worker);
+      worker.Barrier();
+    }
+  });
+}
+
+void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index, Consumer consume,
+                         const Worker& worker) {
+  const PackedMatrix& matrix = weights_.output;
+  const int64_t width = hyper_.hidden, stride = matrix.padded_rows();
+  const int64_t count = static_cast<int64_t>(rows.size());
+  float* const normed = normed_.as<float>() + worker.thread * width;
+  const Gang::Part part = worker.Share(count);
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    kernels_.rms_norm(hidden + rows[static_cast<size_t>(i)] * width, weights_.output_norm.data(), width, hyper_.rms_eps,
+                      normed);
+    input_.Set(kernels_, forms_, i, width, 0, normed, width);
+  }
+  worker.Barrier();
+  const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
+  Project(kernels_, matrix, weights_.output_bias, input_.View(width), count, panels,
+          logits_.as<float>() + panels.begin * kPanelRows, stride);
+  const Gang::Part columns = OutputColumns(matrix, panels);
+  const float scale = hyper_.logit_scale, cap = hyper_.logit_cap;
+  for (int64_t i = 0; i < count; ++i) {
+    float* const logits = logits_.as<float>() + i * stride;
+    for (int64_t column = columns.begin; scale != 1 && column < columns.end; ++column) logits[column] *= scale;
+    if (cap > 0) kernels_.soft_cap(cap, columns.end - columns.begin, logits + columns.begin);
+  }
+  worker.Barrier();
+  for (int64_t i = part.begin; i < part.end; ++i) {
+    consume(worker.thread, first_index + static_cast<size_t>(i), logits_.as<float>() + i * stride);
+  }
 }
 
 }  // namespace stagecoach

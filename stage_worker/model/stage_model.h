@@ -1,28 +1,59 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
 
-// One stage's share of the model: its layers, the KV pools of their block groups, and at the ends the embedding and the
-// head with the sampler.
+// One stage's share of the model: layers, KV pools of their block groups, and at the ends the embedding, and the head
+// with the sampler.
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/aligned_buffer.h"
 #include "common/job/job_choices.h"
+#include "common/model/footprint.h"
 #include "common/step/step.h"
-#include "stage_worker/model/attention/rope_table.h"
+#include "stage_worker/exec/gang.h"
+#include "stage_worker/model/attention/attention.h"
 #include "stage_worker/model/layers/step_context.h"
-#include "stage_worker/model/output_head.h"
 #include "stage_worker/sample/sampler.h"
 
 namespace stagecoach {
+
+// Final norm and logits, in tiles of rows, which bound the memory for logits. Used by the thread that leads the gang.
+class OutputHead {
+ public:
+  // Called on any thread of the gang with the index into `rows` and that row's raw logits [V].
+  using Consumer = absl::FunctionRef<void(int thread, size_t index, const float* logits)>;
+
+  // All arguments but the sizes outlive the head, which takes sizes.head_bytes() of aligned memory.
+  OutputHead(const StageWeights& weights, const HyperParameters& hyper, const Kernels& kernels,
+             const HeadScratchSizes& sizes, Gang* gang);
+
+  // Calls `consume` once for each of these rows of hidden [.., D] with logits = Wout RMSNorm(row) (+ bias), times
+  // logit_scale, then capped, where the model says so.
+  void ForEachRow(const float* hidden, absl::Span<const int32_t> rows, Consumer consume);
+
+ private:
+  void RunTile(const float* hidden, absl::Span<const int32_t> rows, size_t first_index, Consumer consume,
+               const Worker& worker);
+
+  const StageWeights& weights_;
+  const HyperParameters& hyper_;
+  const Kernels& kernels_;
+  Gang* const gang_;
+  const int64_t tile_rows_;
+  const InputForms forms_;
+  AlignedBuffer normed_;  // float [threads, D]: a row on its way into the input
+  AlignedBuffer logits_;  // float [tile_rows, V rounded up to panels]
+  MatmulInput input_;
+};
 
 struct StageConfig {
   int64_t first_layer = 0;
@@ -44,7 +75,7 @@ struct StageConfig {
   bool allow_damaged = false;         // damaged weights are loaded all the same
 };
 
-// Moved by the loading and the computing threads, read by the communication thread.
+// Written by the loading and the computing threads, read by the communication thread.
 struct StageCounters {
   std::atomic<uint64_t> bytes_to_load{0};
   std::atomic<uint64_t> bytes_touched{0};  // of the memory for the weights, before they are loaded into it
@@ -59,21 +90,19 @@ class StageModel {
   static absl::StatusOr<std::unique_ptr<StageModel>> Load(std::shared_ptr<const ModelDescription> model,
                                                           const StageConfig& config, StageCounters* counters);
 
-  // Takes in a micro-batch's frees, opens and block-table deltas. Checks them against what this stage knows: unknown or
-  // doubly opened sequences, rows that do not follow the last one, blocks in use by another sequence. On an error
-  // (kInvalidArgument, a bug or a corrupted frame) nothing has changed.
+  // Applies a micro-batch's frees, opens and block-table changes. kInvalidArgument, with nothing changed: unknown or
+  // doubly opened sequences, rows that do not follow the last one, blocks in use by another sequence.
   absl::Status Begin(const MicroBatch& batch);
 
-  // Runs the rows of the batch that Begin took in through this stage's layers. hidden: [rows, D] float, in place; a
-  // stage that owns the embedding fills it from the slices' tokens first.
+  // Runs the rows of that batch through this stage's layers. hidden: [rows, D] float, in place; a stage with the
+  // embedding fills it from the tokens first.
   void Forward(const MicroBatch& batch, float* hidden);
 
-  // [layers of this stage][rows] of the last Forward: CRC-32C of the row's hidden state behind the layer. Empty where
-  // the config does not ask for them.
+  // [layers of this stage][rows] of the last Forward: CRC-32C of each row's hidden state after each layer. Empty unless
+  // the config asks for them.
   absl::Span<const uint32_t> layer_checksums() const { return checksums_; }
 
-  // Stage with the head: final norm, logits of the rows that need them (in row tiles, so that scratch stays bounded),
-  // sampled tokens and target log-probabilities. Fills result->sampled and result->targets.
+  // Stage with the head: fills result->sampled and result->targets from the logits of the rows that need them.
   void Finish(const MicroBatch& batch, const float* hidden, StepResult* result);
 
   uint64_t weight_bytes() const { return weights_.bytes(); }
@@ -105,7 +134,6 @@ class StageModel {
   void AddChecksums(size_t layer, const float* hidden, const Worker& worker);  // of this worker's share of the rows
   void ListHeadRows(const MicroBatch& batch, StepResult* result);
   void FinishRow(int thread, HeadRow& row, const float* logits);
-  void FindTop(int thread, const float* logits, float log_sum, absl::Span<TokenLogprob> top);
 
   const std::shared_ptr<const ModelDescription> model_;
   const HyperParameters& hyper_;

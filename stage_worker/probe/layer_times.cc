@@ -4,14 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <iterator>
-#include <new>
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/counter_rng.h"
 #include "common/base/status_macros.h"
@@ -41,7 +37,7 @@ double MicrosecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Memory whose reading leaves of a model in the caches what a stage of `stage_bytes` would; 0: nothing.
+// Memory to read between runs, so that the caches hold as much of the model as in a stage of `stage_bytes`; 0: nothing.
 class CacheFiller {
  public:
   static absl::StatusOr<CacheFiller> Create(uint64_t stage_bytes) {
@@ -97,8 +93,7 @@ class LayerBench {
     return bench;
   }
 
-  // Makes sequence `slot` anew and runs its first `rows` rows. It has one token more, the first that Decode computes,
-  // or `more`, for ChunkBehind.
+  // Opens sequence `slot` anew and runs its first `rows` rows. It has `more` further tokens, for Decode or ChunkBehind.
   absl::StatusOr<LayerTime> Chunk(int slot, int64_t rows, int64_t more = 1) {
     MicroBatch batch;
     if (ids_[slot] != 0) batch.free.push_back(ids_[slot]);
@@ -219,7 +214,7 @@ absl::StatusOr<LayerTime> FillSequences(LayerBench* bench, int64_t rows) {
   return *best;
 }
 
-// The longest chunk that does not take too long for all sequences, by what the shorter ones took.
+// The longest chunk that is not too slow for all sequences, estimated from the shorter ones.
 int64_t LongestFill(int64_t longest, const std::vector<LayerTime>& chunks) {
   const double row_us = chunks.back().layer_us / static_cast<double>(chunks.back().rows);
   int64_t fill = longest;
@@ -229,8 +224,16 @@ int64_t LongestFill(int64_t longest, const std::vector<LayerTime>& chunks) {
   return fill;
 }
 
-absl::StatusOr<std::vector<LayerTime>> Measure(const LayerTimesRequest& request) {
-  // Room for the longest chunk and what follows it; a model that was trained for less has shorter chunks.
+}  // namespace
+
+std::vector<float> ProbeRows(int64_t rows, int64_t hidden) {
+  std::vector<float> values(static_cast<size_t>(rows * hidden));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(3 * UniformAt(1, i) - 1.5);
+  return values;
+}
+
+absl::StatusOr<std::vector<LayerTime>> MeasureLayerTimes(const LayerTimesRequest& request) {
+  // The longest chunk and what follows it must fit; models trained for a shorter context have shorter chunks.
   const int64_t context = request.model->hyper.context;
   const int64_t longest = std::min(kLargeChunk, context - kMostDecodes);
   if (longest < 1) return absl::InvalidArgumentError("the model's context is too short to be measured");
@@ -262,24 +265,6 @@ absl::StatusOr<std::vector<LayerTime>> Measure(const LayerTimesRequest& request)
       bench.get(), fill > kShortFill ? absl::MakeConstSpan(kFewAndAll) : absl::MakeConstSpan(kDecodes), &decodes));
   decodes.insert(decodes.end(), chunks.begin(), chunks.end());
   return decodes;
-}
-
-}  // namespace
-
-std::vector<float> ProbeRows(int64_t rows, int64_t hidden) {
-  std::vector<float> values(static_cast<size_t>(rows * hidden));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(3 * UniformAt(1, i) - 1.5);
-  return values;
-}
-
-absl::StatusOr<std::vector<LayerTime>> MeasureLayerTimes(const LayerTimesRequest& request) {
-  try {
-    return Measure(request);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("not enough memory for one layer and the head of the model");
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot start ", request.threads, " threads: ", error.what()));
-  }
 }
 
 }  // namespace stagecoach

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_STAGE_WORKER_PROBE_LAYER_TIMES_H_
 #define STAGECOACH_STAGE_WORKER_PROBE_LAYER_TIMES_H_
 
-// How long one layer of a model and its head take on this host, by the very code that a stage runs.
+// How long one layer of a model and its head take on this host, measured with the code of a stage.
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +25,8 @@ struct LayerTimesRequest {
   std::optional<InstructionSet> isa;
 };
 
-// A step of `rows` rows of `sequences` sequences; `context`: positions that the last row of each sees, itself included.
+// A step of `rows` rows of `sequences` sequences. `context`: positions that the last row of each sees, its own
+// included.
 struct LayerTime {
   int rows = 0;
   int sequences = 0;
@@ -34,17 +35,17 @@ struct LayerTime {
   double head_us = 0;  // of one sampled row of every sequence; 0 for chunks, which sample nothing
 };
 
-// What goes into the layer: [rows, hidden] of about unit size, which have nothing in common, so that they choose as
-// many experts as strangers' rows do.
+// The layer's input: [rows, hidden] of about unit size and uncorrelated, so that the rows choose as many experts as
+// unrelated sequences do.
 std::vector<float> ProbeRows(int64_t rows, int64_t hidden);
 
-// Chunks of 8, 16, 32, 64 and 512 rows of one sequence from its start and of 64 rows behind others, and decode steps of
-// 1, 2, 4 and 8 sequences that have as many tokens as a chunk of 32 left there, and of 1 and 8 with those of the
-// longest chunk: so that what rows cost can be told from what context costs. The best of a few runs each. Before each
-// run `stage_bytes` of other memory are read, as the other layers of a stage are, or as much as no cache holds. What
-// would take many seconds here is left out: the chunk of 512 rows, and decode steps then see a shorter context. The
-// model's context bounds all of them. Errors are those of loading the layer; kResourceExhausted also when there are no
-// threads to be had.
+// Measures the best of a few runs of
+//   chunks         of 8, 16, 32, 64 and 512 rows from a sequence's start, and of 64 rows after the longest;
+//   decode steps   of 1, 2, 4 and 8 sequences after chunks of 32 rows, of 1 and 8 after the longest chunk:
+// so the cost of rows and the cost of context can be told apart. Before each run `stage_bytes` of other memory are
+// read, as the other layers of a stage would be, at most a few caches full. The model's context bounds all of them.
+// Steps that would take many seconds are left out: the chunk of 512 rows, and the long contexts. Errors are those of
+// loading the layer; throws std::bad_alloc and std::system_error without memory or threads.
 absl::StatusOr<std::vector<LayerTime>> MeasureLayerTimes(const LayerTimesRequest& request);
 
 }  // namespace stagecoach

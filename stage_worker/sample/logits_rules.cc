@@ -1,7 +1,7 @@
-#include "stage_worker/sample/logits_rules.h"
-
 #include <algorithm>
 #include <limits>
+
+#include "stage_worker/sample/sampler.h"
 
 namespace stagecoach {
 namespace {
@@ -25,8 +25,6 @@ void ApplyPresenceAndFrequency(const TokenHistory& history, float* logits) {
 
 // A window of more than this part of the vocabulary is taken in one pass over the row.
 constexpr int64_t kManyTokens = 32;
-
-float Penalized(float logit, float penalty) { return logit > 0 ? logit / penalty : logit * penalty; }
 
 }  // namespace
 
@@ -76,12 +74,11 @@ void LogitsRules::ApplyRepetition(const SamplingKernels& kernels, const TokenHis
   }
   for (const TokenId token : window) {
     uint8_t& seen = seen_[static_cast<size_t>(token)];
-    if (seen == 0) logits[token] = Penalized(logits[token], sampling.repeat_penalty);
+    float& logit = logits[token];
+    if (seen == 0) logit = logit > 0 ? logit / sampling.repeat_penalty : logit * sampling.repeat_penalty;
     seen = 1;
   }
   for (const TokenId token : window) seen_[static_cast<size_t>(token)] = 0;
 }
-
-size_t LogitsRules::MaxBytes(int64_t vocab) { return static_cast<size_t>(vocab); }
 
 }  // namespace stagecoach

@@ -1,8 +1,8 @@
-#include "stage_worker/sample/ranking_cut.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
+
+#include "stage_worker/sample/sampler.h"
 
 namespace stagecoach {
 namespace {
@@ -10,8 +10,6 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kSorted = 256;   // so few logits are sorted instead of partitioned
 constexpr int kMostSamples = 256;  // values drawn to choose a bracket
-
-int SamplesOf(int64_t n) { return n < 16 * kMostSamples ? kMostSamples / 4 : kMostSamples; }
 
 float Above(float x) { return std::nextafter(x, kInfinity); }
 
@@ -27,8 +25,8 @@ struct Bracket {
   bool one_value() const { return high == Above(low); }
 };
 
-// One search. The cut is where a mass is reached: a number of logits, or their weight. It is known to lie among the
-// logits of the row in [low_, high_), which are the n_ at x_; what the others above them have is above_.
+// One search. The cut is where a mass is reached: a number of logits, or their weight. It lies among the row's logits
+// in [low_, high_), the n_ at x_; above_ is the mass above them.
 class CutSearch {
  public:
   CutSearch(const SamplingKernels& kernels, const float* row, int64_t size, RankingCutter::Memory* memory)
@@ -87,11 +85,11 @@ class CutSearch {
   uint64_t ties_ = 0;
 };
 
-// A bracket in which the cut probably lies, and few logits: from where it is among values drawn in proportion to their
-// mass, some standard deviations to both sides.
+// A small bracket that probably contains the cut: its estimated place among values sampled in proportion to their mass,
+// plus and minus some standard deviations.
 Bracket CutSearch::ChooseBracket(bool one_value) const {
   float values[kMostSamples];
-  const int samples = SamplesOf(n_);
+  const int samples = n_ < 16 * kMostSamples ? kMostSamples / 4 : kMostSamples;
   if (weighing_ != nullptr) {
     SampleByWeight(values, samples);
   } else {
@@ -131,8 +129,7 @@ void CutSearch::SampleByWeight(float* values, int samples) const {
   }
 }
 
-// Narrows the search down to the bracket, or to what is above or below it. True when it has come to an end at one
-// value.
+// Narrows the search to the bracket, or to what is above or below it. True if it ended at one value.
 bool CutSearch::Narrow(const Bracket& bracket) {
   int64_t count_above = 0;
   const int64_t inside = kernels_.gather(x_, n_, bracket.low, bracket.high, memory_.indices.data(), &count_above);

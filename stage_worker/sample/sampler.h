@@ -1,46 +1,130 @@
 #ifndef STAGECOACH_STAGE_WORKER_SAMPLE_SAMPLER_H_
 #define STAGECOACH_STAGE_WORKER_SAMPLE_SAMPLER_H_
 
-// From logits to a token. Everything is deterministic: candidates are ranked by logit, higher first, and token id,
-// lower first; what they weigh are integers, so that sums are exact in any order; the random number is addressed by
-// (seed, position). A NaN is never a candidate.
+// From logits to a token, deterministically: candidates rank by logit, higher first, then by token id, lower first.
+// Weights are integers, so sums are exact in any order. The random number is addressed by (seed, position). A NaN is
+// never a candidate.
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/sampling.h"
-#include "stage_worker/sample/logits_rules.h"
-#include "stage_worker/sample/ranking_cut.h"
 
 namespace stagecoach {
+
+// The tokens of one sequence, and where the output begins, which the penalties need. The same after a preemption or a
+// restart, because OpenSequence brings both parts.
+class TokenHistory {
+ public:
+  // With room for kRoom more tokens; beyond that memory grows by doubling.
+  explicit TokenHistory(const OpenSequence& open);
+  static constexpr size_t kRoom = 512;
+
+  void AppendOutput(TokenId token);
+
+  // Prompt, then output.
+  absl::Span<const TokenId> tokens() const { return tokens_; }
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t outputs() const { return size() - prompt_; }
+  // Counts of the tokens in the output, in the order of first occurrence.
+  struct Count {
+    TokenId token;
+    int32_t count;
+  };
+  absl::Span<const Count> output_counts() const { return output_counts_; }
+  const SamplingParams& sampling() const { return sampling_; }
+
+ private:
+  SamplingParams sampling_;
+  int64_t prompt_;  // tokens
+  std::vector<TokenId> tokens_;
+  std::vector<Count> output_counts_;            // beside the map, because it is read as a whole for every token
+  absl::flat_hash_map<TokenId, size_t> place_;  // in output_counts_
+};
+
+// Applies the sequence's sampling parameters to raw logits, in this order:
+//   1. logit bias: added, in the order of the list.
+//   2. repetition penalty r, once for every token among the last repeat_last_n of prompt and output (-1: all): a logit
+//      above 0 is divided by r, another multiplied.
+//   3. presence and frequency, over the output only: logit -= presence + count * frequency.
+//   4. end tokens are -infinity while the output has fewer than min_new_tokens.
+// 2 and 3 are those of llama.cpp's penalties sampler. Reuses its memory; for one thread.
+class LogitsRules {
+ public:
+  // Whether the sequence asks for any of them.
+  static bool ChangeAnything(const TokenHistory& history);
+
+  // logits [vocab], in place. Tokens of the history are in [0, vocab), see CheckOpenSequence.
+  void Apply(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits);
+
+  static size_t MaxBytes(int64_t vocab) { return static_cast<size_t>(vocab); }
+
+ private:
+  void ApplyRepetition(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits);
+
+  std::vector<uint8_t> seen_;  // [vocab], all 0 between calls
+};
+
+// Logits rank by value, higher first, then by index, lower first. A cut keeps the beginning of the ranking: every logit
+// above `floor`, and those equal to it before `tie_end`.
+struct RankingCut {
+  float floor = -std::numeric_limits<float>::infinity();
+  int64_t tie_end = std::numeric_limits<int64_t>::max();
+};
+
+// Finds cuts by partitioning around values sampled from the row: one pass over it and some over ever smaller parts. NaN
+// belongs to no ranking. Reuses its memory; for one thread.
+class RankingCutter {
+ public:
+  // The first `count` >= 1 of n logits below +infinity; all, when there are not as many.
+  RankingCut First(const SamplingKernels& kernels, const float* x, int64_t n, int64_t count);
+
+  // The shortest beginning with at least `share` in (0, 1] of the weight of all n logits. Requires: weighing.best is
+  // the largest logit, weighing.floor -infinity.
+  RankingCut Heaviest(const SamplingKernels& kernels, const float* x, int64_t n, const Weighing& weighing, float share);
+
+  static size_t MaxBytes(int64_t n);
+
+  struct Memory {
+    std::vector<int32_t> indices;
+    std::vector<float> values;        // what a search has narrowed down to
+    std::vector<uint64_t> sums;       // of its weights, by block
+    std::vector<uint64_t> part_sums;  // of a part of them
+  };
+
+ private:
+  Memory memory_;
+};
 
 // Keeps its memory between calls; one for each thread that samples.
 class Sampler {
  public:
-  // Picks from logits that went through the rules. `position`: of the new token in its sequence. Temperature 0: the
-  // best-ranked token. Else, over the candidates:
+  // Picks the token at `position` from logits that went through the rules. Temperature 0: the best-ranked token. Else,
+  // in this order:
   //   top-k   the first k (0: all);
-  //   top-p   the shortest beginning of the ranking whose probabilities (softmax over what top-k left) reach top_p;
+  //   top-p   the shortest beginning of the ranking whose probabilities (softmax over top-k's candidates) reach top_p;
   //   min-p   those whose logit is at least best logit + log(min_p);
-  //   then the weights of (logit - best logit) / temperature (see Weighing), and the draw: the first candidate in the
-  //   order of token ids at which the running sum of weights exceeds UniformAt(seed, position) * their total.
-  // When the best logit is not finite (all are NaN or -inf, or one is +inf) the best-ranked token is returned, which is
-  // token 0 in the first case.
+  //   draw    the first candidate by token id at which the running sum of weights of (logit - best logit) / temperature
+  //           (see Weighing) exceeds UniformAt(seed, position) * their total.
+  // If the best logit is not finite, the best-ranked token; token 0 if all are NaN or -inf.
   TokenId Pick(const Kernels& kernels, const SamplingParams& sampling, int64_t position, const float* logits,
                int64_t vocab);
 
-  // The `count` most probable tokens of raw logits below +infinity, most probable first; NaN is left out, and there may
-  // be fewer. log_sum: Kernels::log_sum_exp of the logits.
+  // The `count` most probable tokens of raw logits below +infinity, in order, without NaN; there may be fewer. log_sum:
+  // Kernels::log_sum_exp of the logits.
   std::vector<TokenLogprob> TopLogprobs(const Kernels& kernels, const float* logits, int64_t vocab, float log_sum,
                                         int32_t count);
 
-  // The whole way of a sampled row: raw logits [vocab] through the sequence's rules to a token, with the
-  // log-probabilities it asks for. `position`: of the new token. Fills everything but SampledToken::sequence; does not
-  // append to the history. Logits are invalid as the model gave them: what the rules make of them, such as -infinity
-  // for a forbidden token, is not.
+  // Samples a row: raw logits [vocab] through the sequence's rules to the token at `position`, with its
+  // log-probabilities. Fills everything but SampledToken::sequence; does not append to the history. Validity is that of
+  // the raw logits: a rule's -infinity is valid.
   SampledToken Sample(const Kernels& kernels, const TokenHistory& history, int32_t position, const float* logits,
                       int64_t vocab);
 
@@ -62,11 +146,11 @@ class Sampler {
   std::vector<uint64_t> sums_;      // of weights, by block
 };
 
-// Whether a row of raw logits with this peak is none to pick from: it has a NaN, +infinity, or nothing above -infinity.
+// Whether a row of raw logits with this peak is invalid: a NaN, a +infinity, or nothing above -infinity.
 bool InvalidLogits(const LogitPeak& peak);
 
-// log-softmax of one token: logit - log_sum, where log_sum is Kernels::log_sum_exp of the raw logits. Always a finite
-// number, so that it can be printed as JSON: what is NaN or infinite becomes the lowest float.
+// log-softmax of one token: logit - log_sum, where log_sum is Kernels::log_sum_exp of the raw logits. NaN and
+// infinities become the lowest float, which JSON can hold.
 float LogProbability(float logit, float log_sum);
 
 }  // namespace stagecoach

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -29,21 +28,21 @@ size_t ChunksOf(uint64_t bytes) {
   return static_cast<size_t>((bytes + kMaxWeightChunkBytes - 1) / kMaxWeightChunkBytes);
 }
 
-void AppendNumber(uint64_t number, size_t bytes, std::vector<uint8_t>* out) {
-  for (size_t i = 0; i < bytes; ++i) out->push_back(static_cast<uint8_t>(number >> (8 * i)));
-}
-
 // All that follows the tensor's bytes.
 std::vector<uint8_t> Footer(const WeightRange& range, const FileFingerprint& fingerprint,
                             const std::vector<uint32_t>& crcs) {
   std::vector<uint8_t> footer;
-  for (const uint32_t crc : crcs) AppendNumber(crc, sizeof crc, &footer);
+  const auto append = [&footer](const auto& number) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&number);  // little-endian, as in frames
+    footer.insert(footer.end(), bytes, bytes + sizeof number);
+  };
+  for (const uint32_t crc : crcs) append(crc);
   for (const uint64_t number :
        {kMagic, fingerprint.size_bytes, static_cast<uint64_t>(fingerprint.modified_ns), fingerprint.header_hash,
         fingerprint.sample_hash, static_cast<uint64_t>(range.shard), range.offset, range.bytes}) {
-    AppendNumber(number, sizeof number, &footer);
+    append(number);
   }
-  AppendNumber(Crc32c(footer), sizeof(uint64_t), &footer);
+  append(uint64_t{Crc32c(footer)});
   return footer;
 }
 
@@ -104,8 +103,8 @@ absl::Status CachingTensor::Open() {
   while (true) {
     descriptor_ = FileDescriptor(open(unfinished_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (descriptor_.get() < 0) return Failed("create", unfinished_path_);
-    // So that others see that it is being written, where the file system has locks. One that looked just before took it
-    // for what a killed stage left, and removes it.
+    // Others see by the lock that it is being written, if the file system has locks. A process that looked just before
+    // may take it for a leftover and remove it; then try again.
     const bool locked = flock(descriptor_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     struct stat info;
     if (locked && fstat(descriptor_.get(), &info) == 0 && info.st_nlink > 0) return absl::OkStatus();
@@ -115,14 +114,8 @@ absl::Status CachingTensor::Open() {
 }
 
 absl::Status CachingTensor::WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = pwrite(descriptor_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return Failed("write", unfinished_path_);
-    offset += static_cast<uint64_t>(written);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  errno = PwriteFully(descriptor_.get(), offset, bytes);
+  return errno == 0 ? absl::OkStatus() : Failed("write", unfinished_path_);
 }
 
 absl::Status CachingTensor::Finish() {
@@ -175,11 +168,7 @@ std::shared_ptr<const CachedTensor> WeightCache::Find(const WeightRange& tensor)
   std::vector<uint8_t> found(crcs.size() * sizeof(uint32_t) + kTrailerNumbers * sizeof(uint64_t));
   const bool whole = static_cast<uint64_t>(info.st_size) == tensor.bytes + found.size() &&
                      ReadFully(file.get(), path, tensor.bytes, absl::MakeSpan(found)).ok();
-  if (whole) {
-    for (size_t i = 0; i < crcs.size(); ++i) {
-      for (size_t byte = 0; byte < 4; ++byte) crcs[i] |= uint32_t{found[4 * i + byte]} << (8 * byte);
-    }
-  }
+  if (whole) std::memcpy(crcs.data(), found.data(), crcs.size() * sizeof(uint32_t));
   if (!whole || found != Footer(tensor, fingerprints_[static_cast<size_t>(tensor.shard)], crcs)) {
     unlink(path.c_str());
     return nullptr;

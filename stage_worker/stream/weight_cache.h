@@ -1,13 +1,12 @@
 #ifndef STAGECOACH_STAGE_WORKER_STREAM_WEIGHT_CACHE_H_
 #define STAGECOACH_STAGE_WORKER_STREAM_WEIGHT_CACHE_H_
 
-// Streamed tensors kept on the stage's own disk, one file a tensor, so that the next job asks only for what is missing.
+// Streamed tensors kept on the stage's disk, one file each, so that the next job asks only for missing ones.
 //
-// A file holds the tensor's bytes as the model's file has them, the CRC-32C of each chunk of kMaxWeightChunkBytes, and
-// a trailer: which tensor of which model this is (the shard's fingerprint, shard, offset, bytes) and a CRC-32C of all
-// that follows the tensor. Its name says the same, but what counts is the trailer, and every chunk's checksum when it
-// is read. Files are written under another name, locked, and renamed when complete; what a killed stage left unfinished
-// is removed by the next one.
+// A file holds the tensor's bytes, the CRC-32C of each chunk of kMaxWeightChunkBytes, and a trailer: the identity of
+// the tensor (the shard's fingerprint, shard, offset, bytes) and a CRC-32C of all that follows the tensor. The trailer
+// is checked when a file is found, a chunk's checksum when it is read. Files are written under another name, locked,
+// and renamed when complete; the next stage removes those that a killed one left.
 
 #include <atomic>
 #include <cstdint>
@@ -28,7 +27,7 @@ namespace stagecoach {
 class CachedTensor {
  public:
   CachedTensor(std::string path, std::vector<uint32_t> crcs) : path_(std::move(path)), crcs_(std::move(crcs)) {}
-  // Fills `out` with chunk number `chunk`. False when it is not there any more or damaged; its file is removed then.
+  // Fills `out` with a chunk. False: it is missing or damaged; the file is then removed.
   bool Read(size_t chunk, absl::Span<uint8_t> out) const;
 
  private:
@@ -38,12 +37,12 @@ class CachedTensor {
 
 class WeightCache;
 
-// A tensor on its way into the cache; without its last chunk it leaves nothing behind. Thread-safe.
+// A tensor being written to the cache; leaves nothing behind if incomplete. Thread-safe.
 class CachingTensor {
  public:
   CachingTensor(WeightCache* cache, std::string path, const WeightRange& range, const FileFingerprint& fingerprint);
   ~CachingTensor();
-  // Each chunk once. What goes wrong turns the whole cache's writing off.
+  // Each chunk once. An error stops all writing of the cache.
   void Write(size_t chunk, absl::Span<const uint8_t> bytes, uint32_t crc32c);
 
  private:
@@ -76,7 +75,7 @@ class WeightCache {
   std::shared_ptr<CachingTensor> Add(const WeightRange& tensor);
   void Remove(const WeightRange& tensor);
 
-  // No disk, no room, no permission: says so once, and nothing more is written.
+  // No disk, no room, no permission: logged once, and nothing more is written.
   void GiveUpWriting(const absl::Status& why);
   bool writes() const { return writes_.load(std::memory_order_relaxed); }
 

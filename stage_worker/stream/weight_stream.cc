@@ -89,10 +89,6 @@ absl::Status WeightStream::Read(int shard, uint64_t offset, absl::Span<uint8_t> 
   return absl::OkStatus();
 }
 
-void WeightStream::DiscardCached(const WeightRange& tensor) const {
-  if (cache_ != nullptr) cache_->Remove(tensor);
-}
-
 absl::StatusOr<WeightStream::Chunk*> WeightStream::Acquire(std::unique_lock<std::mutex>* lock, int shard,
                                                            uint64_t offset) {
   if (!stopped_.ok()) return stopped_;

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_STREAM_WEIGHT_STREAM_H_
 #define STAGECOACH_STAGE_WORKER_STREAM_WEIGHT_STREAM_H_
 
-// The model's files on a stage that has none: what a loader reads is asked of the coordinator, ahead of the reader as
-// far as the credit goes. Knows no endpoint: the communication thread carries requests and answers.
+// The model's files on a stage that has none: requests go to the coordinator ahead of the reader, as far as the credit
+// allows. Knows no endpoint: the communication thread carries requests and answers.
 
 #include <atomic>
 #include <condition_variable>
@@ -27,12 +27,10 @@
 namespace stagecoach {
 
 // Thread-safe: any number of loader threads read, one communication thread carries.
-//
-// What will be read is planned beforehand and cut into chunks. Requests go out in the order of the plan; a chunk that a
-// reader waits for goes first. At most kWeightCredit chunks are on their way or lie here unread, so that memory does
-// not grow; a chunk that nobody waits for gives way to one that somebody does. A chunk's memory is free again when as
-// many bytes as it has were read. With a cache, a chunk that lies there is read from it when a reader wants it, and one
-// that was sent is written to it by its first reader.
+//   Order    reads are planned and cut into chunks. Requests follow the plan; chunks with a waiting reader go first.
+//   Memory   at most kWeightCredit chunks are requested or unread; one without a waiting reader gives way to one with a
+//            reader. A chunk is freed when as many bytes were read as it has.
+//   Cache    a cached chunk is read from there on demand; the first reader of a streamed chunk writes it there.
 class WeightStream {
  public:
   // `wake`: called on a reader's thread when there is a request to send.
@@ -40,15 +38,17 @@ class WeightStream {
 
   // --- loader threads ---
 
-  // Replaces the plan: nothing else can be read from now on. Nobody may be reading.
+  // Replaces the plan; only planned bytes can be read. No reader may be active.
   void Plan(absl::Span<const WeightRange> ranges);
-  // Plans whole tensors: single rows and biases, which are read one by one, in the order given, then all others in that
-  // of the files. `cache`: where to look for them first, and to keep them; nullptr: nowhere.
+  // Plans whole tensors: single rows and biases, which are read one by one, in the order given, then the others in file
+  // order. `cache`: where to look first, and to keep them; may be nullptr.
   void PlanTensors(absl::Span<const GgufTensor* const> tensors, std::unique_ptr<WeightCache> cache = nullptr);
-  // Waits for the bytes. kInternal for bytes that were not planned; the status of Stop, or why the coordinator refused.
+  // Waits for the bytes. kInternal: not planned. Otherwise the status of Stop, or the coordinator's refusal.
   absl::Status Read(int shard, uint64_t offset, absl::Span<uint8_t> out);
   // Removes a planned tensor from the cache. Nobody may be reading.
-  void DiscardCached(const WeightRange& tensor) const;
+  void DiscardCached(const WeightRange& tensor) const {
+    if (cache_ != nullptr) cache_->Remove(tensor);
+  }
 
   // --- communication thread ---
 
@@ -125,9 +125,8 @@ class StreamedBytes : public ByteSource {
   const int shard_;
 };
 
-// Opens the assignment's model by what the coordinator sends of it: headers and directories first, then the stream's
-// plan is the stage's own tensors. `stream` outlives the model. kDataLoss for what is no model, or another one than the
-// assignment's fingerprints say; kInvalidArgument for an assignment that cannot be.
+// Opens the assignment's model from streamed headers, then plans the stage's own tensors. `stream` outlives the model.
+// kDataLoss: no model, or not the one of the fingerprints; kInvalidArgument: an impossible assignment.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenStreamedModel(const pb::StageAssignment& assignment,
                                                                           WeightStream* stream);
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -127,8 +126,8 @@ absl::Status MatrixLoader::Load(int threads, std::atomic<uint64_t>* bytes_loaded
       first_error.Update(std::move(status));
     }
   };
-  // While one worker of a thread waits for its piece, the other packs. The library would refuse more workers than
-  // cores with a warning on stderr.
+  // One worker of a thread waits for its piece while the other packs. The library would refuse more workers than cores,
+  // with a warning on stderr.
   const int workers = kWorkersAThread * std::min(threads, tbb::info::default_concurrency());
   const tbb::global_control allow(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(workers));
   tbb::task_arena(workers).execute([&] { tbb::parallel_for(0, workers, work, tbb::simple_partitioner()); });

@@ -14,24 +14,23 @@
 #include "common/gguf/tensor_damage.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/weights/packed_matrix.h"
+#include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
-// Refuses damaged weights (common/gguf/tensor_damage.h) while they are loaded. Thread-safe.
+// Refuses damaged weights (common/gguf/tensor_damage.h) during loading. Thread-safe.
 class DamageCheck {
  public:
   static constexpr size_t kMostLines = 8;
 
-  // With `allow` damage is logged, once a tensor and in at most kMostLines lines, and is no error. The file outlives
-  // the check.
+  // With `allow`, damage is only logged, once a tensor and in at most kMostLines lines. The file outlives the check.
   DamageCheck(const GgufFile& file, bool allow) : file_(file), allow_(allow) {}
 
-  // Whole rows that were read from `offset` bytes into the tensor on, every row once. kDataLoss with tensor, layer,
-  // file, offset and what to do. A model without files is taken as it is.
+  // Whole rows read from `offset` bytes into the tensor, every row once. kDataLoss: tensor, layer, file, offset and
+  // what to do. Accepts everything of a model without files.
   absl::Status Examine(const GgufTensor& tensor, uint64_t offset, absl::Span<const uint8_t> rows);
 
-  // After a failure, when nobody reads any more: no copy that somebody keeps of a damaged tensor is used again.
+  // After a failure, without active readers: discards cached copies of damaged tensors.
   void DiscardCopies() const;
 
  private:
@@ -45,7 +44,7 @@ class DamageCheck {
 // Collects the matrices of a stage, then reads and packs them all in parallel. Used by one thread.
 class MatrixLoader {
  public:
-  // What is read at once, about (a panel at least): enough for a disk, and two of them stay in a second-level cache.
+  // Bytes of a read, about (at least a panel): enough for a disk, and two of them fit a second-level cache.
   static constexpr size_t kPieceBytes = size_t{1} << 19;
   static constexpr int kWorkersAThread = 2;
 
@@ -59,8 +58,8 @@ class MatrixLoader {
   // Memory for everything added, which the matrices then point into.
   absl::StatusOr<PageMemory> Allocate();
 
-  // Reads and packs everything added into that memory, in the order of the file, with the cores of `threads` threads.
-  // For each of them one piece is read while another is packed. Adds the bytes it has read to `bytes_loaded`.
+  // Reads and packs everything added into that memory, in file order, on the cores of `threads` threads, each with one
+  // piece being read and one being packed. Adds the bytes read to `bytes_loaded`.
   absl::Status Load(int threads, std::atomic<uint64_t>* bytes_loaded, PageMemory* memory);
 
  private:

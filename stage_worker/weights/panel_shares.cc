@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-// Any thread may compute any part of an expert, and the few that a row chooses should keep all memory controllers busy:
-// so the threads touch the matrices of the experts in turns, a run of panels of about a huge page each.
+// Any thread may compute any part of an expert, and a row's few experts should keep all memory controllers busy: so
+// threads touch the experts' matrices in turns, in runs of about a huge page.
 constexpr size_t kRunBytes = size_t{2} << 20;
 
 template <typename Add>

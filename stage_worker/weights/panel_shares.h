@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
 #define STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
 
-// Which part of every matrix a thread of the gang reads in each step, and therefore touches first at load: a page comes
-// to lie near the thread that first writes to it.
+// Which part of every matrix a thread reads in each step, and so touches first at load: a page lies near the thread
+// that first writes to it.
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/model/layer_spec.h"
+#include "common/model/hyper_parameters.h"
 #include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
@@ -27,8 +27,8 @@ struct QkvHeads {
   int64_t all() const { return heads + 2 * kv_heads; }
 };
 
-// Whether threads take whole heads of q, k and v: when heads are whole panels that are finished apart, and when that
-// leaves no thread with more than an eighth above its fair share. Otherwise each matrix is shared by panels.
+// Whether threads share q, k and v by whole heads: heads are whole panels that are finished alone, and no thread gets
+// more than an eighth above its fair share. Otherwise each matrix is shared by panels.
 inline bool SharesWholeHeads(const QkvHeads& shape, int threads) {
   const int64_t most = (shape.all() + threads - 1) / threads;
   return shape.apart && shape.head_dim % kPanelRows == 0 && most * threads * 8 <= shape.all() * 9;
@@ -58,14 +58,14 @@ inline Gang::Part SharePanelPairs(const PackedMatrix& matrix, int thread, int th
   return {std::min(2 * pairs.begin, matrix.panels()), std::min(2 * pairs.end, matrix.panels())};
 }
 
-// What a thread of `threads` reads of the weights in each step, each a run of panels of one matrix; of experts, whose
-// parts are computed by whoever is free, every so many huge pages one. Over all threads every byte of every matrix
-// once. specs: of the stage's layers.
+// What a thread reads of the weights in each step, as runs of panels; of experts, which any free thread computes, a
+// fixed fraction of the huge pages. All threads' shares cover every byte of every matrix once. specs: of the stage's
+// layers.
 std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, absl::Span<const LayerSpec> specs,
                                                        int thread, int threads);
 
-// Writes a zero to every page of the thread's shares, from that thread. The memory holds nothing yet. `bytes_touched`
-// grows with every share: to take hundreds of gigabytes from the system takes a while.
+// Writes a zero to every page of the thread's shares, from that thread, before anything is loaded. Counts in
+// `bytes_touched`: taking hundreds of gigabytes takes a while.
 void TouchShares(absl::Span<const LayerSpec> specs, int thread, int threads, StageWeights* weights,
                  std::atomic<uint64_t>* bytes_touched);
 

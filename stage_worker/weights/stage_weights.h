@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_STAGE_WORKER_WEIGHTS_STAGE_WEIGHTS_H_
 #define STAGECOACH_STAGE_WORKER_WEIGHTS_STAGE_WEIGHTS_H_
 
-// The weights of one stage in the form the kernels read: matrices packed in panels in one run of large pages, vectors
-// as floats.
+// The weights of one stage as the kernels read them: matrices in panels in one run of large pages, vectors as floats.
 
 #include <atomic>
 #include <cstdint>
@@ -13,9 +12,32 @@
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
-#include "stage_worker/weights/packed_matrix.h"
 
 namespace stagecoach {
+
+// A matrix [rows, cols] in panels of 16 rows (kernels.h); the rows that fill up the last panel are zero. Owns nothing.
+struct PackedMatrix {
+  TensorType type = TensorType::kF32;
+  int64_t rows = 0;  // outputs
+  int64_t cols = 0;  // inputs
+  const uint8_t* data = nullptr;
+
+  int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
+  int64_t padded_rows() const { return panels() * kPanelRows; }
+  size_t bytes() const { return static_cast<size_t>(panels()) * PanelBytes(type, cols); }
+
+  // Panels [begin, end): output rows [16 begin, 16 end).
+  PanelSpan Panels(int64_t begin, int64_t end) const {
+    return {type, data + static_cast<size_t>(begin) * PanelBytes(type, cols), end - begin, cols};
+  }
+
+  // Decodes one row to float [cols], with the values of DequantizeRow. Embedding rows are read this way, so a tied
+  // matrix is held once.
+  void UnpackRow(int64_t row, float* out) const {
+    const uint8_t* panel = data + static_cast<size_t>(row / kPanelRows) * PanelBytes(type, cols);
+    UnpackPanelRow(type, panel, cols, static_cast<int>(row % kPanelRows), out);
+  }
+};
 
 // The matrices of latent attention (AttentionSpec): r is kv_rank, d is rope.dims.
 struct LatentWeights {
@@ -75,12 +97,13 @@ struct StageWeightsRequest {
   bool allow_damaged = false;  // matrix_loader.h
 };
 
-// Reads exactly the bytes of ModelDescription::StageTensors, each once, in pieces of about half a megabyte, two of them
-// at a time for each thread, so that the peak of memory stays at the packed size and a few megabytes. `bytes_to_load`
-// is set before anything is read, `bytes_touched` moves while memory is taken, `bytes_loaded` while it is filled.
-// kDataLoss when the file has become shorter or a tensor is damaged (matrix_loader.h), kResourceExhausted without
-// memory, kUnimplemented for a row length that the panels do not hold, kInvalidArgument for a RoPE divisor that is not
-// a positive number.
+// Reads exactly the tensors of ModelDescription::StageTensors, each byte once, in pieces of about half a megabyte, two
+// a thread: memory peaks at the packed size plus a few megabytes. Sets `bytes_to_load` first; `bytes_touched` grows
+// while memory is taken, `bytes_loaded` while it is filled.
+//   kDataLoss             the file has become shorter, or a tensor is damaged (matrix_loader.h)
+//   kResourceExhausted    no memory
+//   kUnimplemented        a row length that panels do not hold
+//   kInvalidArgument      a RoPE divisor that is not a positive number
 absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,
                                               const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
                                               std::atomic<uint64_t>* bytes_touched,

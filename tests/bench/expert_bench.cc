@@ -8,19 +8,16 @@
 // Every expert has memory of its own, and every repetition other rows, so that nothing but the machine's caches decides
 // what is read from memory. Rows are random: experts are chosen evenly.
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
-#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "common/base/counter_rng.h"
 #include "common/quant/supported_types.h"
-#include "stage_worker/check/kernel_check.h"
-#include "stage_worker/check/machine_peaks.h"
+#include "stage_worker/check/self_check.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/ffn/ffn.h"

@@ -5,7 +5,6 @@
 //
 //   mpirun -n 3 <flags of the launch line> hop_bench [turns]
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>

@@ -8,12 +8,9 @@
 //
 //   idle_bench [seconds of idleness before the second measurement: 60] [stages: 3] [model.gguf]
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "common/base/check.h"
 #include "common/json/json_value.h"

@@ -7,14 +7,12 @@
 // admit: Next and Confirm of one micro-batch that admits all of them; decode: of one that takes the decode rows of its
 // share of them; mean: of Next, for the prefix cache has work only where rows fill blocks, which they all do at once.
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <numeric>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "coordinator/schedule/scheduler.h"
 #include "tests/bench/measuring.h"
@@ -43,13 +41,14 @@ class Run {
  public:
   Run(int32_t running, int32_t micro_batches, bool prefix_caching)
       : running_(running),
-        scheduler_({.max_num_seqs = running,
-                    .max_num_batched_tokens = static_cast<int32_t>(running * kPrompt),
-                    .group_blocks = {static_cast<int32_t>(running * 8)},
-                    .context = 256,
-                    .micro_batches = micro_batches,
-                    .max_open_tokens = running * kPrompt + 256,
-                    .prefix_caching = prefix_caching}),
+        scheduler_({{.max_num_seqs = running,
+                     .policy = Policy::kInterleaved,
+                     .max_num_batched_tokens = static_cast<int32_t>(running * kPrompt),
+                     .prefix_caching = prefix_caching},
+                    {.group_blocks = {static_cast<int32_t>(running * 8)},
+                     .context = 256,
+                     .micro_batches = micro_batches,
+                     .max_open_tokens = running * kPrompt + 256}}),
         produced_(running) {
     for (int32_t i = 0; i < running; ++i) {
       SequenceSpec spec{.id = static_cast<SequenceId>(i), .max_new_tokens = kNewTokens};

@@ -6,10 +6,8 @@
 //   mpirun -n <1 + stages> <flags of the launch line> stream_bench FILE
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -24,7 +22,7 @@
 #include "coordinator/plan/job_plan.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/serve_stage.h"
+#include "stage_worker/stage_loop.h"
 #include "tests/testing/models/tiny_model.h"
 
 namespace stagecoach {
@@ -44,16 +42,17 @@ int Make(const std::string& path, int64_t mib) {
 
 pb::ConfigureJob Job() {
   pb::ConfigureJob job;
-  SetJobSettings({.context = 64,
-                  .threads = 1,
-                  .cpu_bind = CpuBind::kNone,
-                  .weights = WeightSource::kStream,
-                  .max_num_seqs = 1,
-                  .policy = Policy::kInterleaved,
-                  .max_num_batched_tokens = 64,
-                  .prefill_chunk = 64,
-                  .prefix_caching = false},
-                 &job);
+  JobSettings settings;
+  settings.context = 64;
+  settings.threads = 1;
+  settings.cpu_bind = CpuBind::kNone;
+  settings.weights = WeightSource::kStream;
+  settings.max_num_seqs = 1;
+  settings.policy = Policy::kInterleaved;
+  settings.max_num_batched_tokens = 64;
+  settings.prefill_chunk = 64;
+  settings.prefix_caching = false;
+  SetJobSettings(settings, &job);
   return job;
 }
 

@@ -2,9 +2,6 @@
 // chunks, threads, blocks and micro-batches, and pools so small that sequences are preempted. Tokens and
 // log-probabilities are compared by their exact digits.
 
-#include <string>
-#include <vector>
-
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {
@@ -30,9 +27,7 @@ Json Answers(const Words& options, size_t sequences, int* preemptions) {
   const Words prompts = Prompts();
   for (size_t i = prompts.size() - sequences; i < prompts.size(); ++i)
     arguments = Joined(arguments, {"-p", prompts[i]});
-  const ProgramResult result = Coordinator(Joined(arguments, options), "", 120);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  const Json parsed = Json::parse(result.out, nullptr, false);
+  const Json parsed = Json::parse(CoordinatorOut(Joined(arguments, options), "", 120), nullptr, false);
   if (parsed.is_discarded()) return Json();
   Json answers = Json::array();
   for (const Json& answer : sequences == 1 ? Json::array({parsed}) : parsed["results"]) {

@@ -3,9 +3,6 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/programs.h"
@@ -86,9 +83,8 @@ TEST_F(BatchVerb, AnsweredToTheEndHasNothingLeftToDo) {
 
 TEST_F(BatchVerb, OfErrorsAloneDoesNotEndAsIfItHadAnswers) {
   WriteFileOrDie(in_, BatchInputLine("two", {{"prompt", "And"}, {"n", 2}}) + "{\"no\":\"id\"}\n");
-  const ProgramResult result = Coordinator(Batch(in_, out_));
-  EXPECT_EQ(result.exit_code, 3) << result;
-  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("no line has an answer: 2 have their errors in '", out_, "'")));
+  EXPECT_THAT(Coordinator(Batch(in_, out_)),
+              EndsWithCode(3, HasSubstr(absl::StrCat("no line has an answer: 2 have their errors in '", out_, "'"))));
   EXPECT_EQ(ReadBatchOutput(out_).size(), 2u);
 }
 
@@ -124,9 +120,7 @@ TEST_F(BatchVerb, InterruptedLeavesWhatRanForTheNextRun) {
   Subprocess process(CoordinatorProgram(), Loud(in_, out_, {"--stage-delay-us", "30000"}));
   ASSERT_TRUE(process.WaitForOutput("ready after", 60));
   process.Kill(SIGINT);
-  const ProgramResult result = process.Wait(30);
-  EXPECT_EQ(result.exit_code, 130) << result;
-  EXPECT_THAT(result.err, HasSubstr("run the same command again"));
+  EXPECT_THAT(process.Wait(30), EndsWithCode(130, HasSubstr("run the same command again")));
   for (const auto& [id, line] : ReadBatchOutput(out_)) {
     if (line["error"].is_null()) {
       EXPECT_NE(line["response"]["body"]["choices"][0]["finish_reason"], "cancelled") << id;
@@ -166,8 +160,7 @@ TEST_F(BatchVerb, DrainsWhenItOrItsRanksAreAskedTo) {
     // The input stays open: the end of what runs is the end of the program.
     ASSERT_TRUE(process.WaitForOutput("1 answered", 60)) << process.err();
     const ProgramResult result = process.Wait(30);
-    EXPECT_EQ(result.exit_code, 130) << result;
-    EXPECT_THAT(result.err, Not(HasSubstr("lost"))) << result;
+    EXPECT_THAT(result, EndsWithCode(130, Not(HasSubstr("lost")))) << result;
     std::map<std::string, Json> lines = ReadBatchOutput(out_);
     ASSERT_EQ(lines.size(), 1u);
     EXPECT_EQ(lines["runs"]["response"]["body"]["usage"]["completion_tokens"], 40);

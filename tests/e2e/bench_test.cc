@@ -2,10 +2,6 @@
 
 #include <signal.h>
 
-#include <set>
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/programs.h"
 #include "tests/testing/trace_check.h"
@@ -31,8 +27,7 @@ void ExpectRates(const Json& record) {
 
 TEST(Bench, SaysValidBeforeATableOfEveryTest) {
   const ProgramResult result = BenchOfDemo("-p 16 -n 4 -d 0,40 -b 1,3 -r 2");
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, StartsWith("VALID: "));
+  ASSERT_THAT(result, Prints(StartsWith("VALID: ")));
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 1u + 2 + 5) << result;
   EXPECT_THAT(lines[0], ContainsRegex("1 thread read [0-9.]+ GB/s"));
@@ -47,9 +42,7 @@ TEST(Bench, GivesJsonWithEveryField) {
   const ProgramResult result = BenchOfDemo(
       "-p 16 -n 4 -b 2 -d 8 -r 3 -o json --isa scalar --temp 0.7 --top-k 40 --top-p 0.9 --min-p 0.01 "
       "--repeat-penalty 1.1");
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, HasSubstr("VALID: "));
-  EXPECT_THAT(result.err, HasSubstr("sampling: temp 0.7, top-k 40, "));
+  ASSERT_THAT(result, EndsWithCode(0, AllOf(HasSubstr("VALID: "), HasSubstr("sampling: temp 0.7, top-k 40, "))));
   const Json json = Json::parse(result.out);
   ASSERT_EQ(json.size(), 2u);
   for (const Json& record : json) {
@@ -95,8 +88,7 @@ TEST(Bench, RunsOneJobForEveryNumberOfStagesWhoseLogsAndTracesFollowEachOther) {
 TEST(Bench, MeasuresModelsWithoutAFile) {
   const ProgramResult result =
       Bench(WordsOf("--load-format dummy --shape tiny --type q8_0,q4_0 -p 8 -n 0 -r 1 -o csv -q"));
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, IsEmpty());
+  ASSERT_THAT(result, EndsWithCode(0, IsEmpty()));
   const std::vector<std::string> lines = Lines(result.out);
   ASSERT_EQ(lines.size(), 3u) << result;
   EXPECT_THAT(lines[0], StartsWith("build,cpu_info,isa,"));
@@ -132,8 +124,7 @@ TEST(Bench, EndsCleanlyWhenInterrupted) {
   bench.Kill(SIGINT);
   const ProgramResult result = bench.Wait(30);
   EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 130) << result;
-  EXPECT_THAT(result.err, HasSubstr("interrupted after 1 of 2 tests"));
+  EXPECT_THAT(result, EndsWithCode(130, HasSubstr("interrupted after 1 of 2 tests")));
   EXPECT_EQ(Json::parse(result.out).size(), 1u);
 }
 
@@ -164,9 +155,8 @@ TEST(Bench, WrongInputEndsWithAMessageBeforeAnythingStarts) {
 }
 
 TEST(Bench, RefusesMoreSequencesThanTheCacheHolds) {
-  const ProgramResult result = BenchOfDemo("-p 0 -n 4 -d 200 -b 64 -r 1 --kv-cache-memory 1M");
-  EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err, HasSubstr("tg4 @ d200 x64 needs"));
+  EXPECT_THAT(BenchOfDemo("-p 0 -n 4 -d 200 -b 64 -r 1 --kv-cache-memory 1M"),
+              EndsWithCode(2, HasSubstr("tg4 @ d200 x64 needs")));
 }
 
 TEST(Bench, PrintsTheLaunchLinesOfADryRun) {

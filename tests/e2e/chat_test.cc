@@ -4,9 +4,6 @@
 #include <sys/stat.h>
 
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -26,9 +23,9 @@ Words Slow(const Words& more) { return Joined({"--pp", "2", "--stage-delay-us", 
 
 // The tokens that the model is given of these messages, counted by another verb.
 size_t PromptTokens(const Json& messages) {
-  const ProgramResult result = Coordinator({"apply-template", "-m", DemoModelPath(), "--tokens", "-"}, messages.dump());
-  EXPECT_EQ(result.exit_code, 0) << result;
-  return std::vector<std::string>(absl::StrSplit(result.out, absl::ByAnyChar(" \n"), absl::SkipEmpty())).size();
+  const std::string result =
+      CoordinatorOut({"apply-template", "-m", DemoModelPath(), "--tokens", "-"}, messages.dump());
+  return std::vector<std::string>(absl::StrSplit(result, absl::ByAnyChar(" \n"), absl::SkipEmpty())).size();
 }
 
 TEST(Chat, AnswersEachLineAndKnowsWhatWasSaid) {
@@ -59,9 +56,8 @@ TEST(Chat, SendsThePromptThatTheModelsTemplateWrites) {
 
 TEST(Chat, SaysOfEachAnswerHowLongItTook) {
   const ProgramResult result = Chat("Hello\n", {"-n", "3"});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("3 tokens, "), HasSubstr(" tokens/s, the first after 0."),
-                                HasSubstr("; cut at its length\n")));
+  EXPECT_THAT(result, EndsWithCode(0, AllOf(HasSubstr("3 tokens, "), HasSubstr(" tokens/s, the first after 0."),
+                                            HasSubstr("; cut at its length\n"))));
   EXPECT_EQ(result.out, "Hello\n");
 }
 
@@ -82,17 +78,14 @@ TEST(Chat, SavesAConversationThatApplyTemplateAndChatRead) {
   const ProgramResult first = Chat(absl::StrCat("Hello\n/save ", path, "\nGenesis 1:1\n"));
   ASSERT_EQ(first.exit_code, 0) << first;
   EXPECT_EQ(Coordinator({"apply-template", "-m", DemoModelPath(), path}).exit_code, 0);
-  const ProgramResult second = Chat(absl::StrCat("/load ", path, "\nGenesis 1:1\n"));
-  EXPECT_EQ(second.exit_code, 0) << second;
-  EXPECT_EQ(second.out, Lines(first.out).back() + "\n");
+  EXPECT_THAT(Chat(absl::StrCat("/load ", path, "\nGenesis 1:1\n")), Prints(Lines(first.out).back() + "\n"));
 }
 
 TEST(Chat, RefusesWhatTheContextCannotHoldAndGoesOn) {
   const ProgramResult result = Chat("Hello\nGenesis 1:1\nTell me about gold.\n/clear\nHello\n", {"-q", "-c", "64"});
-  EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("the conversation is too long: with this message it has "),
-                                HasSubstr("there is room for 64"), HasSubstr("/undo"), HasSubstr("/clear"),
-                                HasSubstr("2 lines were refused")));
+  EXPECT_THAT(result, EndsWithCode(2, AllOf(HasSubstr("the conversation is too long: with this message it has "),
+                                            HasSubstr("there is room for 64"), HasSubstr("/undo"), HasSubstr("/clear"),
+                                            HasSubstr("2 lines were refused"))));
   const std::vector<std::string> answers = Lines(result.out);
   ASSERT_THAT(answers, SizeIs(2)) << result;
   EXPECT_EQ(answers[0], answers[1]);
@@ -107,10 +100,9 @@ TEST(Chat, RefusesAMessageThatIsLongerThanAnyContext) {
 
 TEST(Chat, TellsAWrongLineAndTakesTheNext) {
   const ProgramResult result = Chat("/frob\n/set temp hot\n/load /nowhere\n\xFF\nHello\n");
-  EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err,
-              AllOf(HasSubstr("no command '/frob'"), HasSubstr("/set: temp: "), HasSubstr("cannot read '/nowhere'"),
-                    HasSubstr("no UTF-8"), HasSubstr("4 lines were refused")));
+  EXPECT_THAT(result, EndsWithCode(2, AllOf(HasSubstr("no command '/frob'"), HasSubstr("/set: temp: "),
+                                            HasSubstr("cannot read '/nowhere'"), HasSubstr("no UTF-8"),
+                                            HasSubstr("4 lines were refused"))));
   EXPECT_THAT(Lines(result.out), SizeIs(1));
 }
 
@@ -121,21 +113,17 @@ TEST(Chat, TakesBackAMessageThatTheTemplateRefuses) {
                  "{% for m in messages %}{{ m.content }} {% endfor %}");
   const ProgramResult result =
       Chat("no\nIn the beginning\n/stats\n", {"-q", "-n", "4", "--chat-template-file", directory.File("strict.jinja")});
-  EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("not this"), HasSubstr("conversation  2 messages")));
+  EXPECT_THAT(result, EndsWithCode(2, AllOf(HasSubstr("not this"), HasSubstr("conversation  2 messages"))));
 }
 
 TEST(Chat, LeavesTheAnswersOfAPipeUnchanged) {
   const ProgramResult result = Chat("");
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result, Prints(IsEmpty()));
   EXPECT_THAT(result.err, Not(HasSubstr("> ")));
 }
 
 TEST(Chat, RunsInAWorldThatIsStartedForIt) {
-  const ProgramResult result = World(ChatWords({"-q"}), 2, "Hello\nGenesis 1:1\n");
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, Chat("Hello\nGenesis 1:1\n").out);
+  EXPECT_THAT(World(ChatWords({"-q"}), 2, "Hello\nGenesis 1:1\n"), Prints(Chat("Hello\nGenesis 1:1\n").out));
 }
 
 TEST(Chat, GoesOnWhenAStageIsLostInTheMiddleOfAnAnswer) {
@@ -150,8 +138,7 @@ TEST(Chat, GoesOnWhenAStageIsLostInTheMiddleOfAnAnswer) {
   ASSERT_LT(chat.out().size(), whole.out.size());
   ASSERT_EQ(kill(stages.back(), SIGKILL), 0);
   const ProgramResult result = chat.Wait(120);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, whole.out);
+  EXPECT_THAT(result, Prints(whole.out));
   EXPECT_THAT(result.err, HasSubstr("launching it again"));
 }
 

@@ -1,8 +1,6 @@
 // Chat templates: what the user says becomes a conversation with the model, for `generate` and alone.
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -26,8 +24,7 @@ Json Answered(const Words& more) {
 // What apply-template prints; nothing is said besides.
 std::string AppliedTemplate(const Words& more, const std::string& input = "") {
   const ProgramResult result = Coordinator(Joined(WordsOf("apply-template -m MODEL"), more), input);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result, EndsWithCode(0, IsEmpty()));
   return result.out;
 }
 
@@ -86,8 +83,7 @@ TEST(Conversation, ShowsWhatAModelThinksAtATerminalAlone) {
   EXPECT_NE(thought, "");
   const Words words = Joined({"generate", "-m", DemoModelPath(), "-t", "1", "-n", "24"}, thinking);
   const ProgramResult piped = Coordinator(words);
-  EXPECT_EQ(piped.exit_code, 0) << piped;
-  EXPECT_EQ(piped.out, "\n");
+  EXPECT_THAT(piped, Prints("\n"));
   EXPECT_THAT(piped.err, HasSubstr("the answer is empty, as all of its 24 tokens are what the model thinks"));
   Terminal terminal(CoordinatorProgram(), words, {{"TERM", "xterm"}, {"NO_COLOR", ""}});
   EXPECT_EQ(terminal.Wait(), 0) << terminal.shown();
@@ -114,25 +110,22 @@ TEST(Conversation, IsRawTextForAModelThatCannotBeTalkedTo) {
     const std::string model = TinyModelWith(directory, mute.chat_template);
     const Words words = {"generate", "-m", model, "-t", "1", "-p", "abc", "-n", "4", "--temp", "0"};
     const ProgramResult result = Coordinator(words), raw = Coordinator(Joined(words, {"--raw"}));
-    EXPECT_EQ(result.exit_code, 0) << result;
-    EXPECT_EQ(result.out, raw.out);
+    EXPECT_THAT(result, Prints(raw.out));
     EXPECT_THAT(result.err, AllOf(HasSubstr(mute.why), HasSubstr("sent raw, as with --raw\n")));
     EXPECT_THAT(raw.err, Not(HasSubstr("template")));
     EXPECT_EQ(Coordinator(Joined(words, {"--chat-template", "chatml"})).exit_code, 0);
-    const ProgramResult asked = Coordinator(Joined(words, {"--system", "x"}));
-    EXPECT_EQ(asked.exit_code, 3) << asked;
-    EXPECT_THAT(asked.err, AllOf(StartsWith("coordinator: "), HasSubstr(model), HasSubstr("chat template"),
-                                 HasSubstr("(--chat-template-file, --chat-template)")));
+    EXPECT_THAT(Coordinator(Joined(words, {"--system", "x"})),
+                EndsWithCode(3, AllOf(StartsWith("coordinator: "), HasSubstr(model), HasSubstr("chat template"),
+                                      HasSubstr("(--chat-template-file, --chat-template)"))));
   }
 }
 
 TEST(Conversation, IsRefusedAsTheModelsTemplateRefusesIt) {
   const TempDir directory;
   const std::string model = TinyModelWith(directory, "{{ raise_exception('I talk to nobody') }}");
-  const ProgramResult result = Coordinator({"generate", "-m", model, "-p", "abc"});
-  EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err,
-              HasSubstr("m.gguf' (key 'tokenizer.chat_template') refuses this conversation: I talk to nobody"));
+  EXPECT_THAT(Coordinator({"generate", "-m", model, "-p", "abc"}),
+              EndsWithCode(
+                  2, HasSubstr("m.gguf' (key 'tokenizer.chat_template') refuses this conversation: I talk to nobody")));
 }
 
 TEST(Conversation, TakesASystemMessageAsTheUsersWhereTheTemplateHasNone) {
@@ -227,9 +220,8 @@ TEST(ApplyTemplate, TakesAnotherTemplateWithVariablesAndTools) {
 TEST(ApplyTemplate, HasATemplateForAModelWithoutOne) {
   SHARED_FILE_OR_SKIP(model, "data/tokenizers/gpt-2.gguf");
   const Words words = {"apply-template", "-m", model, "-p", "Hello"};
-  const ProgramResult none = Coordinator(words);
-  EXPECT_EQ(none.exit_code, 3) << none;
-  EXPECT_THAT(none.err, AllOf(HasSubstr("has no chat template in it"), HasSubstr("--chat-template")));
+  EXPECT_THAT(Coordinator(words),
+              EndsWithCode(3, AllOf(HasSubstr("has no chat template in it"), HasSubstr("--chat-template"))));
   EXPECT_EQ(CoordinatorOut(Joined(words, {"--chat-template", "chatml"})), kHello);
 }
 
@@ -269,10 +261,9 @@ TEST(ApplyTemplate, OfWrongInputEndsWithOneSentence) {
 }
 
 TEST(ApplyTemplate, RefusesAnEndlessStandardInput) {
-  const ProgramResult result = RunProgram(
-      "sh", {"-c", absl::StrCat("exec ", CoordinatorProgram(), " apply-template -m ", DemoModelPath(), " </dev/zero")});
-  EXPECT_EQ(result.exit_code, 3) << result;
-  EXPECT_THAT(result.err, HasSubstr("standard input has more than 64 MiB"));
+  EXPECT_THAT(RunProgram("sh", {"-c", absl::StrCat("exec ", CoordinatorProgram(), " apply-template -m ",
+                                                   DemoModelPath(), " </dev/zero")}),
+              EndsWithCode(3, HasSubstr("standard input has more than 64 MiB")));
 }
 
 }  // namespace

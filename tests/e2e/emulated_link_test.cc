@@ -1,7 +1,5 @@
 // --emulate-link: slower hops change no answer, and whatever ran over them says so.
 
-#include <string>
-
 #include "absl/strings/match.h"
 #include "tests/e2e/support/programs.h"
 

@@ -2,9 +2,6 @@
 
 #include <signal.h>
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/e2e/support/programs.h"
@@ -16,8 +13,7 @@ namespace {
 TEST(Generate, PrintsTheAnswerAndThenTheStatistics) {
   const ProgramResult result =
       Coordinator({"generate", "-m", DemoModelPath(), "--raw", "--pp", "2", "-p", kPrompt, "-n", "24"});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, StartsWith(" the heaven and the earth."));
+  EXPECT_THAT(result, Prints(StartsWith(" the heaven and the earth.")));
   EXPECT_EQ(result.out.back(), '\n');
   EXPECT_THAT(result.err, Not(HasSubstr("chat template")));
   EXPECT_THAT(result.err, AllOf(HasSubstr("prompt       5 tokens"), HasSubstr("decode       24 tokens in"),
@@ -34,19 +30,16 @@ TEST(Generate, TakesALayoutThatTheFileDoesNotTellInEveryProcess) {
   writer.SetTensor("blk.3.ffn_up.weight", {128, 128}, static_cast<uint32_t>(TensorType::kQ2_0_Oxi), blocks);
   ASSERT_TRUE(writer.Write(model).ok());
   const Words generate = {"generate", "-m", model, "--pp", "2", "-p", "abc", "-n", "4", "-q", "--allow-damaged"};
-  const ProgramResult refused = Coordinator(generate);
-  EXPECT_EQ(refused.exit_code, 3) << refused;
-  EXPECT_THAT(refused.err, HasSubstr("cannot tell the layout of tensor 'blk.3.ffn_up.weight'"));
-  const std::string result = CoordinatorOut(Joined(generate, {"--q2-layout", "g128-oxi"}));
-  EXPECT_THAT(result, Not(IsEmpty()));
+  EXPECT_THAT(Coordinator(generate),
+              EndsWithCode(3, HasSubstr("cannot tell the layout of tensor 'blk.3.ffn_up.weight'")));
+  EXPECT_THAT(CoordinatorOut(Joined(generate, {"--q2-layout", "g128-oxi"})), Not(IsEmpty()));
 }
 
 TEST(Generate, IsQuietAndWritesAStepLogWhenAsked) {
   const TempDir directory;
   const std::string path = directory.File("steps.jsonl");
   const ProgramResult result = Coordinator(Generate({"--pp", "2", "-p", kPrompt, "-n", "4", "--step-log", path}));
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, " the heaven and the\n");
+  EXPECT_THAT(result, Prints(" the heaven and the\n"));
   EXPECT_THAT(result.err, Not(HasSubstr("tokens/s")));
   const std::string log = ReadFileOrDie(path);
   EXPECT_TRUE(Json::accept(log.substr(0, log.find('\n')))) << log;
@@ -131,8 +124,7 @@ TEST(Generate, AnswersSeveralPromptsInTheirOrder) {
     expected += Coordinator(Generate({"--pp", "2", "-n", "20", "-p", prompt})).out;
     together = Joined(together, {"-p", prompt});
   }
-  const std::string result = CoordinatorOut(Generate(together));
-  EXPECT_EQ(result, expected);
+  EXPECT_EQ(CoordinatorOut(Generate(together)), expected);
 }
 
 TEST(Generate, OfMorePromptsThanFitAtOnceOneThatNeverFitsCostsTheOthersNothing) {
@@ -141,8 +133,7 @@ TEST(Generate, OfMorePromptsThanFitAtOnceOneThatNeverFitsCostsTheOthersNothing) 
   // The seventh is looked at when the job is ready and others are being answered.
   for (int i = 0; i < 9; ++i) arguments = Joined(arguments, {"-p", i == 6 ? long_prompt : std::string(kPrompt)});
   const ProgramResult result = Coordinator(Generate(arguments));
-  EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err, HasSubstr("prompt 7 of 9 was rejected: "));
+  EXPECT_THAT(result, EndsWithCode(2, HasSubstr("prompt 7 of 9 was rejected: ")));
   const Json results = Json::parse(result.out)["results"];
   ASSERT_EQ(results.size(), 9u);
   for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i]["text"], i == 6 ? "" : " the heaven and") << i;
@@ -208,8 +199,7 @@ TEST(Generate, EndsAtTheContextsEnd) {
 
 TEST(Generate, NamesTheStageThatCannotServe) {
   const ProgramResult result = Coordinator(Generate({"-p", "x", "--kv-cache-memory", "1K"}));
-  EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("stage 0"), HasSubstr("--kv-cache-memory")));
+  EXPECT_THAT(result, EndsWithCode(2, AllOf(HasSubstr("stage 0"), HasSubstr("--kv-cache-memory"))));
   EXPECT_THAT(result.out, IsEmpty());
 }
 
@@ -232,8 +222,7 @@ TEST(Generate, DrainsByFinishingWhatRunsAndStartingNothingNew) {
 TEST(Generate, ShowsProgressOnStandardErrorWhenAsked) {
   const ProgramResult result =
       Coordinator({"generate", "-m", DemoModelPath(), "--raw", "-p", kPrompt, "-n", "2", "--progress", "always"});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, HasSubstr("\r"));
+  EXPECT_THAT(result, EndsWithCode(0, HasSubstr("\r")));
   EXPECT_EQ(result.out, " the heaven\n");
 }
 
@@ -249,11 +238,10 @@ TEST(Generate, AnInterruptedAnswerIsStillAJsonObject) {
 }
 
 TEST(Generate, EndsWhenNobodyReadsItsOutput) {
-  const ProgramResult result = RunProgram(
-      "bash", {"-c", "\"$@\" | head -c 10; exit ${PIPESTATUS[0]}", "bash", CoordinatorProgram(), "generate", "-m",
-               DemoModelPath(), "--raw", "-p", kPrompt, "-n", "900", "--ignore-eos", "--stage-delay-us", "3000"});
-  EXPECT_EQ(result.exit_code, 3) << result;
-  EXPECT_THAT(result.err, HasSubstr("cannot write to standard output"));
+  EXPECT_THAT(RunProgram("bash", {"-c", "\"$@\" | head -c 10; exit ${PIPESTATUS[0]}", "bash", CoordinatorProgram(),
+                                  "generate", "-m", DemoModelPath(), "--raw", "-p", kPrompt, "-n", "900",
+                                  "--ignore-eos", "--stage-delay-us", "3000"}),
+              EndsWithCode(3, HasSubstr("cannot write to standard output")));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include <string>
-
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {

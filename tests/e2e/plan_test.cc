@@ -1,9 +1,6 @@
 // `coordinator plan`: what it says, and whether a job takes the memory that it says.
 
 #include <algorithm>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "tests/e2e/support/programs.h"
@@ -31,8 +28,7 @@ TEST(Plan, ShowsStagesFiguresAndSentences) {
   const TempDir directory;
   WriteFileOrDie(directory.File("cluster.json"), kTwoHosts);
   const ProgramResult result = Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--max-num-seqs", "32"}));
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result, EndsWithCode(0, IsEmpty()));
   EXPECT_THAT(result.out, AllOf(HasSubstr("model     qwen3 8.2B Q8_0, 36 layers"), HasSubstr("stage  host  layers"),
                                 HasSubstr("weights MiB"), HasSubstr("prefill   "), HasSubstr("decode    "),
                                 HasSubstr("too few sequences"), HasSubstr("limit     stage"),

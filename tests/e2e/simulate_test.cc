@@ -1,8 +1,5 @@
 // `coordinator simulate`: what it says of a described cluster, and the replay of runs that really took place.
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/programs.h"
 #include "tests/testing/trace_check.h"
@@ -31,8 +28,7 @@ TEST(Simulate, ReportsASimulatedRunAsARealOneIsReported) {
       Coordinator(Simulate({"--cluster", WriteCluster(directory), "--max-num-seqs", "16", "--requests", "40",
                             "--prompt", "64:512", "--output", "lognormal:60:0.5:200", "--arrivals", "poisson:2",
                             "--slo-ttft", "1s", "--step-log", directory.File("steps.jsonl")}));
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result, EndsWithCode(0, IsEmpty()));
   EXPECT_THAT(
       result.out,
       AllOf(HasSubstr("simulated    40 requests in "), HasSubstr("nothing ran"), HasSubstr("in 40 requests"),
@@ -132,13 +128,10 @@ TEST(Simulate, PutsItsPointsBesideMeasuredOnesInTheReportOfASweep) {
   const TempDir directory;
   const std::string cluster = WriteCluster(directory), points = directory.File("points");
   for (const char* sequences : {"4", "16"}) {
-    const ProgramResult result =
-        Coordinator(Simulate({"--cluster", cluster, "-o", points, "--max-num-seqs", sequences}));
-    ASSERT_EQ(result.exit_code, 0) << result;
-    EXPECT_THAT(result.out, HasSubstr("nothing ran"));
+    ASSERT_THAT(Coordinator(Simulate({"--cluster", cluster, "-o", points, "--max-num-seqs", sequences})),
+                Prints(HasSubstr("nothing ran")));
   }
-  const std::string report = CoordinatorOut({"sweep", "report", points});
-  EXPECT_THAT(report, HasSubstr(", 2 points"));
+  EXPECT_THAT(CoordinatorOut({"sweep", "report", points}), HasSubstr(", 2 points"));
   EXPECT_THAT(ReadFileOrDie(points + "/report.html"), HasSubstr("All points are simulated: nothing ran."));
   EXPECT_THAT(ReadFileOrDie(points + "/points.csv"), ContainsRegex("\n1,\"[0-9a-f]+\",true,\"\","));
 }
@@ -159,14 +152,12 @@ TEST(Simulate, ComparesPoliciesOnTheSameLoad) {
   const TempDir directory;
   const Words words = Simulate({"--cluster", WriteCluster(directory), "--prompt", "64:512", "--policy"});
   const auto with = [&words](const Words& more) { return Coordinator(Joined(words, more)); };
-  const ProgramResult table = with({"all", "--slo-itl", "200ms"});
-  EXPECT_EQ(table.exit_code, 0) << table;
-  EXPECT_THAT(table.out, AllOf(HasSubstr("64 requests under each policy; nothing ran\n"), HasSubstr("TTFT p50 ms"),
-                               HasSubstr("good %"), HasSubstr("\nthrottled "), HasSubstr("\nprefill-first ")));
+  EXPECT_THAT(with({"all", "--slo-itl", "200ms"}),
+              Prints(AllOf(HasSubstr("64 requests under each policy; nothing ran\n"), HasSubstr("TTFT p50 ms"),
+                           HasSubstr("good %"), HasSubstr("\nthrottled "), HasSubstr("\nprefill-first "))));
   const ProgramResult lines = with({"phases,interleaved", "--json"});
   const ProgramResult alone = with({"interleaved", "--json"});
-  const ProgramResult first = with({"phases", "--json"});
-  EXPECT_EQ(lines.out, first.out + alone.out) << "each is simulated as if it were alone";
+  EXPECT_EQ(lines.out, with({"phases", "--json"}).out + alone.out) << "each is simulated as if it were alone";
   EXPECT_THAT(with({"fair"}).err, HasSubstr("--policy is 'fair', expected one of prefill-first"));
   EXPECT_EQ(with({"all", "--step-log", directory.File("steps.jsonl")}).exit_code, 2);
 }

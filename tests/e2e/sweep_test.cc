@@ -7,8 +7,6 @@
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -58,8 +56,7 @@ TEST(Sweep, GoesOnWhereItWasKilledUntilAllPointsAreThereOnce) {
   ASSERT_LT(first.size(), 4u);
   std::ofstream(dir.File("points.jsonl"), std::ios::app) << "{\"version\":1,\"key\":\"half a li";
   const ProgramResult result = Coordinator(Sweep(dir.path(), kTwoByTwo), "", 300);
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, HasSubstr(absl::StrCat(first.size(), " of 4 points are finished already")));
+  ASSERT_THAT(result, EndsWithCode(0, HasSubstr(absl::StrCat(first.size(), " of 4 points are finished already"))));
   const std::vector<Json> points = Points(dir.path());
   ASSERT_EQ(points.size(), 4u) << result;
   EXPECT_EQ(Keys(points).size(), 4u);
@@ -108,12 +105,11 @@ TEST(Sweep, RecordsWhatEveryPointDid) {
 TEST(Sweep, ComparesLinksOverAHostListAndMeasuresWithoutAProbeWhereThereCanBeNone) {
   const TempDir dir;
   ASSERT_TRUE(std::filesystem::create_directory(dir.File("profile.json")));  // which a profile cannot be written to
-  const ProgramResult result = Coordinator(
-      ProbedSweep(dir.path(), {"--host", "localhost:2", "--concurrency", "1", "--requests", "2", "--cpu-bind", "none",
-                               "--emulate-link", "none", "--emulate-link", "latency=2ms,bandwidth=1Gbit"}),
-      "", 300);
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, HasSubstr("no probe, so predictions rest on assumed speeds: cannot write"));
+  ASSERT_THAT(Coordinator(ProbedSweep(dir.path(), {"--host", "localhost:2", "--concurrency", "1", "--requests", "2",
+                                                   "--cpu-bind", "none", "--emulate-link", "none", "--emulate-link",
+                                                   "latency=2ms,bandwidth=1Gbit"}),
+                          "", 300),
+              EndsWithCode(0, HasSubstr("no probe, so predictions rest on assumed speeds: cannot write")));
   const std::vector<Json> points = Points(dir.path());
   ASSERT_EQ(points.size(), 2u);
   EXPECT_EQ(points[0]["stages"].size(), 2u) << "a slot each";
@@ -128,8 +124,7 @@ TEST(Sweep, ComparesLinksOverAHostListAndMeasuresWithoutAProbeWhereThereCanBeNon
 TEST(Sweep, EndsWithItsPoliciesSideBySide) {
   const TempDir dir;
   const std::string result = CoordinatorOut(Sweep(dir.path(), {"--policy", "phases,throttled", "--concurrency", "1"}));
-  EXPECT_THAT(result, HasSubstr("each policy/512, f32, closed x1, 16 -> 8\npolicy "));
-  EXPECT_THAT(result, HasSubstr("\nphases "));
+  EXPECT_THAT(result, AllOf(HasSubstr("each policy/512, f32, closed x1, 16 -> 8\npolicy "), HasSubstr("\nphases ")));
   EXPECT_THAT(result, HasSubstr("\nthrottled "));
 }
 
@@ -163,9 +158,7 @@ TEST(Sweep, EndsCleanlyWhenInterrupted) {
   Subprocess sweep(CoordinatorProgram(), Sweep(dir.path(), {"--concurrency", "1,2", "-r", "50"}));
   ASSERT_TRUE(sweep.WaitForOutput("1/100  ", 120)) << sweep.err();
   sweep.Kill(SIGINT);
-  const ProgramResult result = sweep.Wait(30);
-  EXPECT_EQ(result.exit_code, 130) << result;
-  EXPECT_THAT(result.err, HasSubstr("of 100 points; the same command goes on from here"));
+  EXPECT_THAT(sweep.Wait(30), EndsWithCode(130, HasSubstr("of 100 points; the same command goes on from here")));
   EXPECT_GE(Points(dir.path()).size(), 1u);
 }
 
@@ -180,17 +173,14 @@ TEST(Sweep, RefusesAModelThatFitsNoPointAndAFileOfAnotherModel) {
           {"--arrivals trace:DIR/trace", 3, "line 1: 'prompt_tokens': -1 is out of range, expected 1 to 16777216"},
       },
       Refusal::kAnyLines, dir.path());
-  const ProgramResult world = World(Sweep(dir.path()), 1);
-  EXPECT_THAT(world.err, HasSubstr("start it without mpirun or srun"));
+  EXPECT_THAT(World(Sweep(dir.path()), 1).err, HasSubstr("start it without mpirun or srun"));
   const std::string model = dir.File("m.gguf");
   WriteFileOrDie(model, ReadFileOrDie(DemoModelPath()));
   const Words on_file = Joined(WordsOf("sweep -t 1 --prompt 4 --output 2 --requests 1 -r 1 --concurrency 1 --no-probe"),
                                {"-m", model, "-o", dir.path()});
   ASSERT_EQ(Coordinator(on_file).exit_code, 0);
   WriteFileOrDie(model, ReadFileOrDie(model) + std::string(32, '\0'));
-  const ProgramResult changed = Coordinator(on_file);
-  EXPECT_EQ(changed.exit_code, 3) << changed;
-  EXPECT_THAT(changed.err, HasSubstr("its file is another one now"));
+  EXPECT_THAT(Coordinator(on_file), EndsWithCode(3, HasSubstr("its file is another one now")));
 }
 
 }  // namespace

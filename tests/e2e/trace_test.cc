@@ -2,10 +2,7 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -51,9 +48,7 @@ class TraceTest : public ::testing::Test {
 };
 
 TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
-  const ProgramResult result = Coordinator(Traced({"-n", "30", "--stage-delay-us", "2000"}));
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, IsEmpty());
+  ASSERT_THAT(Coordinator(Traced({"-n", "30", "--stage-delay-us", "2000"})), EndsWithCode(0, IsEmpty()));
   const nlohmann::json events = nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false);
   ExpectWellFormedTrace(events);
   int prefill = 0, decode = 0, sends = 0, waits = 0, counters = 0, flows = 0;
@@ -87,8 +82,7 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
   EXPECT_EQ(job["options"]["stage_delay_us"], "2000");
   ExpectItAddsUp(job);
 
-  const std::string text = CoordinatorOut({"trace", "summary", path_});
-  EXPECT_THAT(text,
+  EXPECT_THAT(CoordinatorOut({"trace", "summary", path_}),
               AllOf(HasSubstr("30 micro-batches, 5 prefill rows and 29 decode rows"),
                     ContainsRegex("stage +host +layers +compute +send +wait upstream"), HasSubstr("mostly " + cause)));
 }
@@ -125,8 +119,7 @@ TEST_F(TraceTest, WhatAKilledRunLeavesIsReadAndCanBeFinished) {
 TEST_F(TraceTest, SaysInOneSentenceWhatIsNotATrace) {
   WriteFileOrDie(path_, "{\"traceEvents\": []}\n");
   const ProgramResult result = Coordinator({"trace", "summary", path_});
-  EXPECT_EQ(result.exit_code, 3) << result;
-  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("'", path_, "' is no trace of this program: line 1")));
+  EXPECT_THAT(result, EndsWithCode(3, HasSubstr(absl::StrCat("'", path_, "' is no trace of this program: line 1"))));
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result;
   ExpectRefused({"trace"},
                 {{"summary DIR/none.json", 3, "none.json"},
@@ -139,9 +132,7 @@ TEST_F(TraceTest, SaysInOneSentenceWhatIsNotATrace) {
 
 TEST_F(TraceTest, AFileThatCannotHoldOneIsRefusedBeforeTheRun) {
   for (const char* path : {"/nowhere/trace.json", "/dev/null"}) {
-    const ProgramResult result = Coordinator(Generate({"-p", kPrompt, "--trace", path}));
-    EXPECT_EQ(result.exit_code, 3) << result;
-    EXPECT_THAT(result.err, HasSubstr("--trace: "));
+    EXPECT_THAT(Coordinator(Generate({"-p", kPrompt, "--trace", path})), EndsWithCode(3, HasSubstr("--trace: ")));
   }
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command as root in a minimal Debian of its own: for tests that need a bare machine, or packages and services that a user's
-# machine should not get. The root is made anew each time and deleted afterwards, whatever happens.
+# machine should not get. The root is unpacked anew each time and deleted afterwards, whatever happens.
 #
 #   minimal_root.sh [option]... -- <command> [argument]...
 #     --include PACKAGE[,PACKAGE]...   beside what the minimal system has
@@ -14,13 +14,15 @@
 # why is said on standard error. The command has mount, process, host-name and IPC namespaces of its own, sees nothing else of this
 # machine, and no service starts by itself (policy-rc.d). When it ends, all that it started ends too.
 #
-# Downloaded packages are kept for the next time in ${XDG_CACHE_HOME:-~/.cache}/stagecoach/packages. The root gets this machine's apt
-# sources and settings, but no credentials. It takes about 0.4 GB and what is installed in it: of memory where there is much, which is
-# half as much work for the kernel, else in ${TMPDIR:-/var/tmp}.
+# A root as it was before its first command, and downloaded packages, are kept for the next time in ${XDG_CACHE_HOME:-~/.cache}/stagecoach:
+# a root for a week, and only for the same packages, apt sources and settings. The root gets this machine's apt sources and settings, but no
+# credentials. It takes about 0.4 GB and what is installed in it: of memory where there is much, which is half as much work for the kernel,
+# else in ${TMPDIR:-/var/tmp}.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../../deploy/last_words.sh"
 
-cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/stagecoach/packages
+kept=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/stagecoach
+cache=$kept/packages
 roots=${TMPDIR:-/var/tmp}/stagecoach-roots
 
 # ---- in the new namespaces -------------------------------------------------------------------------------------------------------
@@ -193,11 +195,8 @@ collect_apt_settings() {
   done
 }
 
-make_root() {
-  local codename
-  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
-  collect_apt_settings "$work/apt"
-  mkdir -p "$cache"
+# install_root <codename>: what every package's own scripts make of it, in $root.
+install_root() {
   local packages=()
   [ -z "$include" ] || packages=("--include=$include")
   in_namespaces --mount-proc -- mmdebstrap --mode=root --variant=minbase --format=directory --quiet \
@@ -206,11 +205,38 @@ make_root() {
     --setup-hook='mkdir -p "$1/var/cache/apt/archives"' \
     --setup-hook="cp -a '$work/apt/files/.' \"\$1/\"" \
     --setup-hook="find '$cache' -name '*.deb' -exec cp -t \"\$1/var/cache/apt/archives\" {} +" \
-    "$codename" "$root" "$work"/apt/sources/* ||
+    "$1" "$root" "$work"/apt/sources/* ||
     stop $? "no minimal Debian could be made (mmdebstrap's exit code $?)"
   # Services never start by themselves.
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
   chmod 755 "$root/usr/sbin/policy-rc.d"
+  keep_packages
+  rm -f "$root"/var/cache/apt/archives/*.deb
+  # Of what there is to install, only who installs more needs to know.
+  [ "$network" = yes ] || rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin
+}
+
+# In $root, unpacked where one of the same is kept, else installed and kept.
+make_root() {
+  local codename archive
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  collect_apt_settings "$work/apt"
+  mkdir -p "$cache" "$kept/roots"
+  [ "$(stat -c '%u %F' "$kept/roots")" = "0 directory" ] || stop 1 "$kept/roots is no directory of root's; remove it, or set XDG_CACHE_HOME"
+  find "$kept/roots" -name '*.tar' -mtime +6 -delete
+  find "$kept/roots" -name '*.tar.*' -mmin +60 -delete
+  archive=$kept/roots/$({
+    echo "$codename $network $include"
+    cat "${BASH_SOURCE[0]}" /etc/resolv.conf
+    cd "$work/apt" && find . -type f -exec sha256sum {} + | sort
+  } | sha256sum | head -c 32).tar
+  if [ -e "$archive" ]; then
+    mkdir "$root"
+    ! tar -C "$root" --numeric-owner --xattrs --xattrs-include='*' -xpf "$archive" || return 0
+    rm -rf --one-file-system -- "$root" "$archive"
+  fi
+  install_root "$codename"
+  if tar -C "$root" --numeric-owner --xattrs --xattrs-include='*' -cf "$archive.$$" .; then mv "$archive.$$" "$archive"; else rm -f "$archive.$$"; fi
 }
 
 # Of each package what the root had, and nothing that two months have passed since, nor what an interrupted copy left.
@@ -264,6 +290,7 @@ chmod 755 "$work" "$work/memory"
 root=$work/memory/root
 echo "Making a minimal Debian in $root" >&2
 make_root
+[ "$network" = no ] || find "$cache" -name '*.deb' -exec cp -t "$root/var/cache/apt/archives" {} +
 for copy in "${copies[@]}"; do
   mkdir -p "$(dirname "$root/${copy#*:}")"
   run cp -a --no-target-directory "${copy%%:*}" "$root/${copy#*:}"

@@ -2,16 +2,13 @@
 // order.
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <set>
-#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/gguf/gguf_file.h"
-#include "common/json/json_input.h"
+#include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "common/step/step.h"
 #include "coordinator/serve/api/batch_line.h"

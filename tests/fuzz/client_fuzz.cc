@@ -5,8 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -103,9 +101,9 @@ Outcome AskModel() {
   return model.ok() ? Outcome{true, absl::StrCat(model->id, " ", model->vocab)} : Outcome{};
 }
 
-Outcome Bench(ServeEndpoint endpoint) {
+Outcome Bench(const ApiDialect& api) {
   ServeLoad load;
-  load.endpoint = endpoint;
+  load.api = &api;
   load.requests = 2;
   load.max_concurrency = 1;
   const ServeRun run = RunServeLoad(Url(), {}, load, {{0, "{}"}, {0, "{}"}}, [](int64_t) { return true; });
@@ -150,8 +148,8 @@ Outcome Chat(bool prepare) {
 Outcome Ask(uint8_t choice) {
   switch (choice % 8) {
     case 0: return AskModel();
-    case 1: return Bench(ServeEndpoint::kCompletions);
-    case 2: return Bench(ServeEndpoint::kChat);
+    case 1: return Bench(kCompletionsApi);
+    case 2: return Bench(kChatApi);
     case 3: return Chat(/*prepare=*/true);
     case 4:
     case 5: return Chat(/*prepare=*/false);

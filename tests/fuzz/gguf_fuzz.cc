@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
@@ -75,7 +73,8 @@ void CheckSizes(const ModelDescription& model) {
   const uint64_t stored = StageWeightBytes(model, 0, layers, true, true);
   FuzzCheck(stored > 0 && stored < kMostBytes, "weights are bytes of the file");
   FuzzCheck(StageWeightMemory(model, 0, layers, true, true) >= stored, "weights take at least what the file has");
-  FuzzCheck(std::isfinite(CostsOf(model).head_bytes), "the head has a cost");
+  const absl::StatusOr<ModelParts> parts = PartsOf(model, KvType::kF32, /*bf16_dot=*/false);
+  FuzzCheck(parts.ok() && std::isfinite(parts->head.bytes_kept), "the head has a cost");
   StepLimits limits = {.max_rows = 65536,
                        .max_slices = 4096,
                        .context = std::min<int64_t>(hyper.context, INT32_MAX),
@@ -97,13 +96,14 @@ void CheckPlan(std::shared_ptr<const ModelDescription> model) {
   }
   question.profile.default_link = AssumedLink();
   question.load = {.prompt_tokens = 24, .output_tokens = 8};
-  SetJobSettings({.max_num_seqs = 4,
-                  .policy = Policy::kInterleaved,
-                  .max_num_batched_tokens = 64,
-                  .prefill_chunk = 32,
-                  .micro_batches = 2,
-                  .prefix_caching = false},
-                 &question.job);
+  JobSettings settings;
+  settings.max_num_seqs = 4;
+  settings.policy = Policy::kInterleaved;
+  settings.max_num_batched_tokens = 64;
+  settings.prefill_chunk = 32;
+  settings.micro_batches = 2;
+  settings.prefix_caching = false;
+  SetJobSettings(settings, &question.job);
   const absl::StatusOr<ClusterPlan> plan = PlanCluster(question);
   CheckRefusal(plan.status());
   if (!plan.ok()) return;

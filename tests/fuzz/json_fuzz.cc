@@ -1,6 +1,6 @@
 // JSON that strangers wrote.
 
-#include "common/json/json_input.h"
+#include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "tests/fuzz/fuzz_input.h"
 

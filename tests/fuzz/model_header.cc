@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <utility>
+#include <type_traits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -128,24 +128,15 @@ void AppendText(absl::string_view text, std::string* out) {
   out->append(text.data(), text.size());
 }
 
-void AppendType(GgufValueType type, std::string* out) { AppendNumber(static_cast<uint32_t>(type), out); }
-
-void AppendElement(uint32_t type, double value, std::string* out) {
-  if (type == static_cast<uint32_t>(GgufValueType::kF32)) return AppendNumber(static_cast<float>(value), out);
-  AppendNumber(value, out);
-}
-void AppendElement(uint32_t, bool value, std::string* out) { AppendNumber(static_cast<uint8_t>(value ? 1 : 0), out); }
-void AppendElement(uint32_t, const std::string& value, std::string* out) { AppendText(value, out); }
-template <typename Integer>
-void AppendElement(uint32_t type, Integer value, std::string* out) {
-  switch (static_cast<GgufValueType>(type)) {
-    case GgufValueType::kU8:
-    case GgufValueType::kI8: return AppendNumber(static_cast<uint8_t>(value), out);
-    case GgufValueType::kU16:
-    case GgufValueType::kI16: return AppendNumber(static_cast<uint16_t>(value), out);
-    case GgufValueType::kU32:
-    case GgufValueType::kI32: return AppendNumber(static_cast<uint32_t>(value), out);
-    default: AppendNumber(value, out);
+// As values of the type are stored.
+template <typename T>
+void AppendValue(GgufValueType type, const T& value, std::string* out) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    AppendText(value, out);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    AppendNumber(static_cast<uint8_t>(value), out);
+  } else {
+    GgufTypes::VisitNumber(type, [&](auto number) { AppendNumber(static_cast<decltype(number)>(value), out); });
   }
 }
 
@@ -153,39 +144,26 @@ void AppendElement(uint32_t type, Integer value, std::string* out) {
 struct ValueBytes {
   std::string* out;
 
-  void operator()(uint64_t value) const {
-    const bool narrow = value <= std::numeric_limits<uint32_t>::max();
-    AppendType(narrow ? GgufValueType::kU32 : GgufValueType::kU64, out);
-    AppendElement(static_cast<uint32_t>(narrow ? GgufValueType::kU32 : GgufValueType::kU64), value, out);
-  }
-  void operator()(int64_t value) const {
-    AppendType(GgufValueType::kI64, out);
-    AppendNumber(value, out);
-  }
-  void operator()(double value) const {
-    AppendType(GgufValueType::kF64, out);
-    AppendNumber(value, out);
-  }
-  void operator()(bool value) const {
-    AppendType(GgufValueType::kBool, out);
-    AppendElement(0, value, out);
-  }
-  void operator()(const std::string& value) const {
-    AppendType(GgufValueType::kString, out);
-    AppendText(value, out);
+  template <typename T>
+  void operator()(const T& value) const {
+    GgufValueType type = kGgufTypeOf<T>;
+    if constexpr (std::is_same_v<T, uint64_t>) {
+      if (value <= std::numeric_limits<uint32_t>::max()) type = GgufValueType::kU32;
+    }
+    AppendNumber(static_cast<uint32_t>(type), out);
+    AppendValue(type, value, out);
   }
   void operator()(const GgufArray& array) const {
-    AppendType(GgufValueType::kArray, out);
+    AppendNumber(static_cast<uint32_t>(GgufValueType::kArray), out);
     AppendNumber(array.element_type, out);
     AppendNumber(uint64_t{array.size()}, out);
-    std::visit(
-        [&](const auto& values) {
-          using Element = typename std::decay_t<decltype(values)>::value_type;
-          for (size_t i = 0; i < values.size(); ++i) {
-            AppendElement(array.element_type, static_cast<const Element&>(values[i]), out);
-          }
-        },
-        array.values);
+    const auto append = [&](const auto& values) {
+      using Element = typename std::decay_t<decltype(values)>::value_type;
+      for (size_t i = 0; i < values.size(); ++i) {
+        AppendValue(static_cast<GgufValueType>(array.element_type), static_cast<const Element&>(values[i]), out);
+      }
+    };
+    std::visit(append, array.values);
   }
 };
 

@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "common/gguf/gguf_writer.h"
 #include "common/wire/frame.h"
-#include "coordinator/text/output/output_format.h"
+#include "coordinator/text/output/output_parser.h"
 #include "tests/fuzz/model_header.h"
 #include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/models/tiny_model.h"

@@ -1,7 +1,6 @@
 // A trace over hosts whose clocks have nothing to do with each other.
 
 #include <cmath>
-#include <string>
 
 #include "tests/hosts/support/generation.h"
 #include "tests/testing/trace_check.h"

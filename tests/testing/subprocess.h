@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
+
 namespace stagecoach::testing {
 
 struct ProgramResult {
@@ -23,6 +25,20 @@ struct ProgramResult {
 
 // So that a failed expectation shows everything: EXPECT_EQ(result.exit_code, 0) << result;
 std::ostream& operator<<(std::ostream& stream, const ProgramResult& result);
+
+// Of a ProgramResult, its exit code and what its standard error matches.
+template <typename M>
+auto EndsWithCode(int code, M err) {
+  return ::testing::AllOf(::testing::Field("exit code", &ProgramResult::exit_code, code),
+                          ::testing::Field("stderr", &ProgramResult::err, err));
+}
+
+// Of a ProgramResult that ended well, what its standard output matches.
+template <typename M>
+auto Prints(M out) {
+  return ::testing::AllOf(::testing::Field("exit code", &ProgramResult::exit_code, 0),
+                          ::testing::Field("stdout", &ProgramResult::out, out));
+}
 
 // A running program. Not thread-safe. It is killed, if it still runs, when the object goes.
 class Subprocess {

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_MPI_MPI_CALLS_H_
 #define STAGECOACH_COMMON_TRANSPORT_MPI_MPI_CALLS_H_
 
-// What the files of this directory share: <mpi.h> without its C++ bindings, errors as Status, the rule of the one
-// thread.
+// Shared by this directory: <mpi.h> without its C++ bindings, errors as Status, the one-thread rule.
 
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
@@ -17,8 +16,8 @@
 
 namespace stagecoach {
 
-// MPI_THREAD_FUNNELED: all calls come from the thread that initialised MPI. A second thread would race without any
-// diagnosis.
+// MPI_THREAD_FUNNELED: all calls come from the thread that initialised MPI. A second thread would be an undiagnosed
+// race.
 class MpiThread {
  public:
   void Check() const { CHECK(std::this_thread::get_id() == id_); }

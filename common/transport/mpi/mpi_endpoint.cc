@@ -14,9 +14,9 @@ namespace stagecoach {
 namespace {
 
 constexpr int64_t kDrainUs = 1'000'000;
-// Of the step frames that are under way to one rank at once, unless it is a single one. Open MPI gives all sends to a
-// rank their turn, so that of many large frames the first arrives with the last; but a frame that begins only when the
-// one before it has left costs the link a wake-up and a rendezvous.
+// Bytes of step frames in flight to one rank, unless it is a single frame. Open MPI interleaves all sends to a rank, so
+// the first of many large frames arrives with the last; strictly one at a time would cost a wake-up and a rendezvous
+// each.
 constexpr size_t kTogetherBytes = 4 << 20;
 
 int AsCount(size_t bytes) {
@@ -136,8 +136,7 @@ class MpiEndpoint : public Endpoint {
     return absl::OkStatus();
   }
 
-  // MPI_Testsome over all sends and the front of every lane, so that MPI makes progress once a call and not once a
-  // request.
+  // One MPI_Testsome over all sends and the front of every lane: MPI makes progress once a call, not once a request.
   absl::Status TestAll() {
     requests_.clear();
     for (const PendingSend& send : sends_) requests_.push_back(send.request);
@@ -149,8 +148,8 @@ class MpiEndpoint : public Endpoint {
     statuses_.resize(requests_.size());
     int count = 0;
     int code = MPI_SUCCESS;
-    // Open MPI looks at the requests first and makes progress after: what that progress completes, only the next call
-    // reports. Without the second one a frame would wait for a whole sleep of the caller.
+    // Open MPI tests the requests before it makes progress, so what completes is only seen by the next call. Without
+    // the second one, a frame would wait for a whole sleep of the caller.
     for (int attempt = 0; attempt < 2 && count == 0 && code == MPI_SUCCESS; ++attempt) {
       code = MPI_Testsome(AsCount(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
     }

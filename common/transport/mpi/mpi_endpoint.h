@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COMMON_TRANSPORT_MPI_MPI_ENDPOINT_H_
 #define STAGECOACH_COMMON_TRANSPORT_MPI_MPI_ENDPOINT_H_
 
-// The Endpoint over MPI: pre-posted MPI_Irecv, MPI_Isend, MPI_Test; nothing blocks after start-up. Large step frames
-// to one rank go one behind the other, so that the first arrives as soon as it can. MPI runs
-// MPI_THREAD_FUNNELED: every call checks that it comes from the thread that initialised it.
+// The Endpoint over MPI: pre-posted MPI_Irecv, MPI_Isend, MPI_Test; nothing blocks after start-up. Large step frames to
+// one rank leave one after the other, so that the first arrives early. Every call checks that it is on the thread that
+// initialised MPI (MPI_THREAD_FUNNELED).
 
 #include <memory>
 #include <string>
@@ -15,8 +15,8 @@
 
 namespace stagecoach {
 
-// Whether this process was started by a launcher as part of a world: OMPI_COMM_WORLD_SIZE, PMIX_RANK or PMI_RANK is
-// set. Does not touch MPI.
+// Whether a launcher started this process as part of a world: OMPI_COMM_WORLD_SIZE, PMIX_RANK or PMI_RANK is set. Does
+// not touch MPI.
 bool StartedInMpiWorld();
 
 // Which of these variables are set. In a world of one they may be left over from another program.
@@ -27,23 +27,22 @@ std::string LaunchedRank();
 
 class MpiWorld {
  public:
-  // MPI_Init_thread, at most once in a process. A process that fails before this must exit with a non-zero code, or its
-  // job hangs.
+  // MPI_Init_thread, at most once a process. A process that fails earlier must exit with a non-zero code, or its job
+  // hangs.
   static absl::StatusOr<std::unique_ptr<MpiWorld>> Init(int* argc, char*** argv);
   ~MpiWorld();  // MPI_Finalize; Abort(1) after a gather that ran out of time, which MPI_Finalize would wait for
 
   int rank() const;
   int size() const;
 
-  // Every rank's bytes (at most 64 KiB each) by rank, gathered with non-blocking collectives; kDeadlineExceeded names
-  // how long it waited. After an error of it the job can only be aborted.
+  // Every rank's bytes (at most 64 KiB each) by rank, by non-blocking collectives. kDeadlineExceeded names the
+  // deadline. After an error the job can only be aborted.
   absl::StatusOr<std::vector<std::string>> AllGather(const std::string& mine, absl::Duration deadline);
 
-  // One at a time; the world must outlive it. Poll says kInvalidArgument for a frame longer than its receive (which
-  // stays open), and kUnavailable for what MPI reports beyond that, with MPI's own text. When it goes, sends under way
-  // get a second to complete. Only short frames are cut safely: above its eager limit Open MPI 4.1 copies the sender's
-  // whole length into a receive, however short that is. So both sides compute a channel's largest frame from the same
-  // limits, and the encoders never write a longer one.
+  // One at a time; the world must outlive it. Its destructor gives sends in flight a second.
+  //   Poll    kInvalidArgument: a frame longer than its receive, which stays open. kUnavailable: other errors of MPI.
+  //   Limits  both sides compute a channel's largest frame alike, and encoders never exceed it: above its eager limit
+  //           Open MPI 4.1 copies a sender's whole length into a receive, however short that is.
   std::unique_ptr<Endpoint> MakeEndpoint();
 
   // Ends the whole job: MPI_Abort with an exit code of 1 to 125. Does not return.

@@ -64,9 +64,9 @@ absl::StatusOr<bool> RunGather(Gather* gather, int64_t deadline_us) {
   return Await(&gather->request, deadline_us, "gathering");
 }
 
-// Open MPI makes the segments of its shared memory in a directory that must be there. A job that the coordinator
-// launched has one of its own, which each host's ranks make. On a host without shared memory at that place all ranks
-// find the same, and take an ordinary directory of the same name, which whoever clears the host knows as well.
+// Open MPI needs an existing directory for its shared-memory segments. A job launched by the coordinator has a private
+// one, which each host's ranks make. If that is impossible (no shared memory there), all ranks of the host take the
+// directory of the same name below /tmp, which is cleared too.
 absl::Status MakeBackingDirectory() {
   const char* directory = std::getenv(kBackingDirectory);
   if (directory == nullptr || !IsPrivateDirectoryName(directory)) return absl::OkStatus();

@@ -22,12 +22,9 @@
 #include "coordinator/cli/options/sampling_options.h"
 #include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
-#include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
-#include "coordinator/serve/api/served_model.h"
+#include "coordinator/serve/service/opened_model.h"
 #include "coordinator/session/cluster_run.h"
-#include "coordinator/text/chat/chat_format.h"
-#include "coordinator/text/output/output_format.h"
 
 namespace stagecoach {
 namespace {
@@ -63,13 +60,15 @@ class BatchVerb : public Verb {
 
   absl::Status Run(const RunContext& context) override {
     verbosity_.Apply();
-    ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model, cluster_options_.q2_layout));
-    ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
+    ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(chat_template_options_));
+    ASSIGN_OR_RETURN(model_, OpenServedModel(cluster_options_.model, cluster_options_.q2_layout, choice));
+    ASSIGN_OR_RETURN(LaunchOptions launch,
+                     MakeLaunchOptions(cluster_options_, model_->front.description->hyper, context));
     if (cluster_options_.dry_run) return PrintLaunch(launch);
-    RETURN_IF_ERROR(DescribeServed());
+    DescribeServed();
     RETURN_IF_ERROR(OpenFiles());
     run_id_ = absl::StrFormat("%x-%x", absl::ToUnixMicros(absl::Now()), getpid());
-    if (model_.has_chat_template()) {
+    if (model_->front.has_chat_template()) {
       LogInfo("the file has a chat template; the prompts of /v1/completions are sent raw, without it");
     }
     if (!sampling_options_.seed.has_value()) {
@@ -83,20 +82,14 @@ class BatchVerb : public Verb {
 
  private:
   // What the lines are read and answered with.
-  absl::Status DescribeServed() {
-    ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(chat_template_options_));
-    chat_ = std::make_unique<ChatFormat>(choice, model_.metadata(), model_.tokenizer.get());
-    served_.tokenizer = model_.tokenizer.get();
-    served_.chat = chat_.get();
-    served_.vocab = model_.description->hyper.vocab;
-    served_.names = {model_.DisplayName()};
-    served_.sampling = ResolveSampling(sampling_options_, model_.metadata());
+  void DescribeServed() {
+    served_ = model_->Served();
+    served_.names = {model_->front.DisplayName()};
+    served_.sampling = ResolveSampling(sampling_options_, model_->front.metadata());
     served_.ignore_eos = sampling_options_.ignore_eos;
     served_.parse_special = !no_special_;
     served_.completion_tokens = max_new_tokens_;
     served_.chat_tokens = max_new_tokens_;
-    served_.output_format = FindOutputFormat(chat_->source(/*with_tools=*/false));
-    return absl::OkStatus();
   }
 
   absl::Status OpenFiles() {
@@ -265,8 +258,7 @@ class BatchVerb : public Verb {
   bool no_special_ = false;
 
   // While running.
-  FrontModel model_;
-  std::unique_ptr<ChatFormat> chat_;
+  std::unique_ptr<OpenedModel> model_;
   ServedModel served_;
   AnsweredLines answered_lines_;
   std::unique_ptr<BatchOutput> output_;

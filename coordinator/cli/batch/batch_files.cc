@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -16,11 +15,11 @@
 
 #include "absl/strings/match.h"
 #include "common/base/counter_rng.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
-#include "coordinator/cli/options/printing.h"
 
 namespace stagecoach {
 namespace {
@@ -34,7 +33,7 @@ absl::Status FileError(const std::string& path, const char* what) {
   return InputFileError(absl::StrCat("cannot ", what, " '", path, "': ", std::strerror(errno)));
 }
 
-absl::Status NotOurs(const std::string& path, int64_t line, absl::string_view what) {
+absl::Status ForeignFile(const std::string& path, int64_t line, absl::string_view what) {
   return InputFileError(absl::StrCat("'", path, "' line ", line, " ", what, "; give another -o"));
 }
 
@@ -206,7 +205,7 @@ absl::StatusOr<BatchOutput::Contents> BatchOutput::Read(AnsweredLines* answered,
       damaged ? line.clear() : void(line.append(at, part));
       // Said before a file without any newline fills the memory.
       if (line.size() >= start.size() && !absl::StartsWith(line, start)) {
-        return NotOurs(path_, number, "is no line of a batch's output");
+        return ForeignFile(path_, number, "is no line of a batch's output");
       }
       at += part + (newline == nullptr ? 0 : 1);
       offset += static_cast<int64_t>(part + (newline == nullptr ? 0 : 1));
@@ -216,7 +215,7 @@ absl::StatusOr<BatchOutput::Contents> BatchOutput::Read(AnsweredLines* answered,
         ++contents.damaged_lines;
       } else {
         const absl::Status status = answered == nullptr ? absl::OkStatus() : answered->AddOutputLine(line);
-        if (!status.ok()) return NotOurs(path_, number, status.message());
+        if (!status.ok()) return ForeignFile(path_, number, status.message());
         if (keep >= 0 && !WriteFully(keep, line + "\n")) return FileError(path_, "write");
       }
       line.clear();
@@ -227,7 +226,7 @@ absl::StatusOr<BatchOutput::Contents> BatchOutput::Read(AnsweredLines* answered,
   if (in.bad()) return FileError(path_, "read");
   contents.torn = damaged || !line.empty();
   if (!damaged && !absl::StartsWith(line, start) && !absl::StartsWith(start, line)) {
-    return NotOurs(path_, number, "is no line of a batch's output");
+    return ForeignFile(path_, number, "is no line of a batch's output");
   }
   if (damaged) ++contents.damaged_lines;
   return contents;

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_BATCH_BATCH_FILES_H_
 #define STAGECOACH_COORDINATOR_CLI_BATCH_BATCH_FILES_H_
 
-// The files of a batch: lines of requests, which may come through a pipe, and answers, which survive being killed.
+// The files of a batch: request lines, possibly through a pipe, and answers, which survive a kill.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace stagecoach {
 
-// Reads lines without ever waiting for them, so that a pipe may pause while work goes on. Holds one line and what was
-// read with it. Not thread-safe.
+// Reads lines without blocking, so that work goes on while a pipe is silent. Buffers one line and one read. Not
+// thread-safe.
 class LineReader {
  public:
   struct Line {
@@ -33,7 +33,7 @@ class LineReader {
   // The descriptor is not closed.
   LineReader(int descriptor, size_t max_line_bytes) : descriptor_(descriptor), max_line_bytes_(max_line_bytes) {}
 
-  // The next line that is there by now.
+  // The next line that has arrived.
   std::optional<Line> TryNext();
   bool finished() const { return finished_; }  // the end was reached (or reading failed), and every line was taken
   bool paused() const { return paused_; }      // TryNext gave nothing, though more can be read at once
@@ -65,21 +65,20 @@ struct BatchTally {
   int64_t failed() const { return wrong + uncomputed; }
 };
 
-// How a batch ends that has dealt with all its lines: OK where one of them has its answer, or there are none. Each of
-// the others has its error in the output, and would have it again. With errors alone, kLostStages where the job could
-// not compute a line, else kInputFile.
+// The result of a batch whose lines are all processed. OK if one has an answer or there are none: the others have their
+// errors in the output, and would have them again. Otherwise kLostStages if the job failed to compute a line, else
+// kInputFile.
 absl::Status BatchEnding(const BatchTally& tally, absl::string_view output_path);
 
-// Which lines of the input have their answer. A line is known by its custom_id; one without, or one that repeats an
-// earlier one's, by its number. Of a custom_id 16 bytes are kept, however long it is, for each line of the input and of
-// the output: about 40 bytes of memory a line.
+// Which input lines are answered. A line is known by its custom_id, or by its number if it has none or repeats one.
+// Keeps 16 bytes of each custom_id: about 40 bytes of memory per line of input and output.
 class AnsweredLines {
  public:
   // Takes a line of an output file. kInvalidArgument for anything we did not write.
   absl::Status AddOutputLine(absl::string_view text);
 
-  // Whether the line of the input needs no work. Must be asked for every line of the input in order, once: it marks the
-  // custom_id as taken, and a line that repeats one is turned to a duplicate_custom_id error.
+  // Whether the input line needs no work. Call once per input line, in order: marks the custom_id as taken, and turns a
+  // line that repeats one into a duplicate_custom_id error.
   bool CheckInputLine(BatchLine* line);
 
   const BatchTally& tally() const { return tally_; }  // of the output's lines
@@ -97,17 +96,16 @@ class AnsweredLines {
 // The file. One process at a time has it open.
 class BatchOutput {
  public:
-  // Creates `path`, or reads what an earlier run left there into `answered`. A last line without its newline is cut
-  // off. Lines with zero bytes in them, which a power cut leaves where blocks had not reached the disk, are taken out
-  // (the file is written anew beside itself and renamed, with its old mode, at the end of a symbolic link); the others
-  // are kept. Errors end with ExitCode::kInputFile:
-  // not writable, in use by another run, or not a file of ours, which is left as it is.
+  // Creates `path`, or reads an earlier run's lines into `answered`. Cuts off a last line without its newline. Removes
+  // lines with zero bytes, which a power cut leaves if blocks had not reached the disk: rewrites the file beside itself
+  // and renames it, with its old mode, at the end of a symbolic link. Errors (ExitCode::kInputFile): not writable, in
+  // use by another run, or not an output of a batch, which is left as it is.
   static absl::StatusOr<std::unique_ptr<BatchOutput>> Open(const std::string& path, AnsweredLines* answered);
   ~BatchOutput();
   BatchOutput(const BatchOutput&) = delete;
 
   absl::Status Append(const Json& line);  // with one write
-  // What was appended is on the disk afterwards. Costs little when nothing was appended since.
+  // Flushes what was appended to the disk. Cheap if nothing was.
   absl::Status Sync();
 
  private:

@@ -49,7 +49,7 @@ class BenchVerb : public Verb {
   using Model = std::shared_ptr<const ModelDescription>;
 
   absl::Status Prepare(const RunContext& context);
-  BenchScheduling SchedulingOf(const BenchJob& job) const;
+  JobSettings SettingsOf(const BenchJob& job) const;
   absl::StatusOr<LaunchOptions> LaunchOf(const BenchJob& job, const ModelDescription& model,
                                          const RunContext& context) const;
   absl::Status CheckKernels(const RunContext& context);
@@ -69,7 +69,7 @@ class BenchVerb : public Verb {
   BenchLists lists_;
   SamplingOptions sampling_options_;
   int64_t repetitions_ = 5;
-  std::string output_ = "md";
+  BenchFormat format_ = BenchFormat::kMarkdown;
 
   // While running.
   std::vector<BenchTest> tests_;
@@ -95,7 +95,7 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddJobSettings(app, &cluster_options_, Settings({"layer_split"}));
   AddJobSettingList(app, "threads", &lists_.threads);
   AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up");
-  AddChoice(app, "-o,--output", &output_, {"md", "csv", "json", "jsonl"}, "form of the result");
+  AddChoice(app, "-o,--output", &format_, kBenchFormats, "form of the result");
   AddVerbosityOptions(app, &verbosity_);
   AddGivenSamplingOptions(app, &sampling_options_);
   AddJobSettings(app, &cluster_options_,
@@ -104,17 +104,14 @@ void BenchVerb::AddOptions(CLI::App* app) {
   serve_.AddTo(app);
 }
 
-BenchScheduling BenchVerb::SchedulingOf(const BenchJob& job) const {
-  BenchScheduling scheduling;
-  scheduling.policy = cluster_options_.policy;
-  scheduling.chunking = cluster_options_.chunking;
-  scheduling.max_num_batched_tokens = cluster_options_.max_num_batched_tokens;
-  scheduling.prefill_chunk = cluster_options_.prefill_chunk;
+// With the number of micro-batches that are in flight.
+JobSettings BenchVerb::SettingsOf(const BenchJob& job) const {
+  JobSettings settings = cluster_options_;
+  if (settings.micro_batches > 0) return settings;
   // Decode rows may go round in one more group than there are stages.
-  scheduling.micro_batches = 1 + (job.stages > 0 ? job.stages : kMostStagesOfAWorld);
-  scheduling.micro_batches = std::max(scheduling.micro_batches, cluster_options_.decode_groups);
-  if (cluster_options_.micro_batches > 0) scheduling.micro_batches = cluster_options_.micro_batches;
-  return scheduling;
+  settings.micro_batches = 1 + (job.stages > 0 ? job.stages : kMostStagesOfAWorld);
+  settings.micro_batches = std::max(settings.micro_batches, settings.decode_groups);
+  return settings;
 }
 
 // Opens every model and checks every job against it, before anything starts.
@@ -144,7 +141,7 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
       ASSIGN_OR_RETURN(model, OpenDescription(job.model, cluster_options_.q2_layout));
     }
     models_.push_back(model);
-    RETURN_IF_ERROR(CheckFits(tests_, SchedulingOf(job), job.model, model->hyper.context));
+    RETURN_IF_ERROR(CheckFits(tests_, SettingsOf(job), job.model, model->hyper.context));
     RETURN_IF_ERROR(LaunchOf(job, *model, context).status());
   }
   return absl::OkStatus();
@@ -158,11 +155,11 @@ absl::StatusOr<LaunchOptions> BenchVerb::LaunchOf(const BenchJob& job, const Mod
   options.threads = job.threads;
   options.max_num_seqs = *std::max_element(lists_.sequences.begin(), lists_.sequences.end());
   options.context = 0;
-  const BenchScheduling scheduling = SchedulingOf(job);
-  for (const BenchTest& test : tests_) options.context = std::max(options.context, ContextOf(test, scheduling));
+  const JobSettings settings = SettingsOf(job);
+  for (const BenchTest& test : tests_) options.context = std::max(options.context, ContextOf(test, settings));
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, model.hyper, context));
   launch.relaunch_timeout = absl::ZeroDuration();
-  launch.max_losses = 1;  // a measurement with a relaunch in it is none
+  launch.max_losses = 1;  // a relaunch spoils the measurement
   return launch;
 }
 
@@ -178,10 +175,7 @@ absl::Status BenchVerb::Run(const RunContext& context) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(CheckKernels(context));
-  writer_ = std::make_unique<BenchWriter>(output_ == "md"     ? BenchFormat::kMarkdown
-                                          : output_ == "csv"  ? BenchFormat::kCsv
-                                          : output_ == "json" ? BenchFormat::kJson
-                                                              : BenchFormat::kJsonLines);
+  writer_ = std::make_unique<BenchWriter>(format_);
   absl::Status status;
   for (size_t i = 0; i < jobs_.size() && status.ok(); ++i) status = RunJob(jobs_[i], *models_[i], context);
   if (absl::Status printed = WriteStdout(writer_->End()); status.ok()) status = printed;
@@ -209,7 +203,7 @@ absl::Status BenchVerb::CheckKernels(const RunContext& context) {
   if (!kernels_.valid) {
     const std::string text = absl::StrCat("INVALID: the kernels of ", kernels_.isa,
                                           " differ from the scalar ones: ", absl::StrJoin(kernels_.differences, "; "));
-    if (output_ == "md") RETURN_IF_ERROR(WriteStdout(text + "\n"));
+    if (format_ == BenchFormat::kMarkdown) RETURN_IF_ERROR(WriteStdout(text + "\n"));
     return absl::FailedPreconditionError(text);
   }
   std::string text = absl::StrCat("VALID: the kernels of ", kernels_.isa, " and the scalar ones agree in ",
@@ -220,7 +214,7 @@ absl::Status BenchVerb::CheckKernels(const RunContext& context) {
   if (const std::string link = EmulatedLinkText(cluster_options_.emulated_link); !link.empty()) {
     absl::StrAppend(&text, "\nlinks between all ranks are emulated: ", link);
   }
-  if (output_ == "md") return WriteStdout(text + "\n\n");
+  if (format_ == BenchFormat::kMarkdown) return WriteStdout(text + "\n\n");
   LogInfo(text);
   return absl::OkStatus();
 }
@@ -260,7 +254,7 @@ absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& mode
 // Whether the pool that the stages agreed on holds all sequences of every test at once.
 absl::Status BenchVerb::CheckPool(const BenchJob& job, const pb::JobReady& ready) const {
   for (const BenchTest& test : tests_) {
-    const int64_t blocks = BlocksOf(test, SchedulingOf(job), ready.block_tokens());
+    const int64_t blocks = BlocksOf(test, SettingsOf(job), ready.block_tokens());
     if (blocks <= ready.blocks()) continue;
     return UsageError(absl::StrCat("-b, -d: ", test.Name(), " needs ", blocks, " KV blocks of ", ready.block_tokens(),
                                    " tokens, the stages have room for ", ready.blocks(),
@@ -271,8 +265,8 @@ absl::Status BenchVerb::CheckPool(const BenchJob& job, const pb::JobReady& ready
 
 absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& model, ClusterRun* cluster) {
   ASSIGN_OR_RETURN(const ModelWork work, CountWork(model, cluster_options_.kv_type));
-  BenchRunner runner(cluster, SchedulingOf(job), model.hyper.vocab, GivenSampling(sampling_options_));
-  RETURN_IF_ERROR(runner.AwaitReady());
+  BenchRunner runner(cluster, SettingsOf(job), model.hyper.vocab, GivenSampling(sampling_options_));
+  RETURN_IF_ERROR(cluster->AwaitReady());
   RETURN_IF_ERROR(CheckPool(job, *cluster->ready()));
   ASSIGN_OR_RETURN(const HostPeaks* peaks, PeaksFor(*cluster->ready()));
   for (const BenchTest& test : tests_) {
@@ -309,10 +303,7 @@ BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& mod
   BenchRecord record;
   record.build = kProgramVersion;
   record.model_filename = job.model;
-  const ModelSummary summary = SummarizeModel(model);
-  record.model_type = summary.type;
-  record.model_size = summary.bytes;
-  record.model_n_params = summary.elements;
+  record.model = SummarizeModel(model);
   record.n_batch = cluster_options_.max_num_batched_tokens;
   record.n_ubatch = std::min(cluster_options_.prefill_chunk, cluster_options_.max_num_batched_tokens);
   record.n_stages = ready.stages_size();

@@ -37,9 +37,11 @@ void BenchServe::AddTo(CLI::App* bench) {
   serve_->group("Commands");
   serve_->footer(absl::StrCat(
       kExamplePrefix, "coordinator bench serve --url http://127.0.0.1:8080 --num-prompts 100 --request-rate 2"));
+  std::vector<std::string> apis;
+  for (const ApiDialect* api : kApiDialects) apis.emplace_back(api->name);
   AddRequiredText(serve_, "--url", &url_, "URL", "of the server, such as http://127.0.0.1:8080");
   AddClientKeyOption(serve_, &key_file_);
-  AddChoice(serve_, "--endpoint", &endpoint_, {"completions", "chat"}, "which of the server's APIs is asked");
+  AddChoice(serve_, "--endpoint", &endpoint_, apis, "which of the server's APIs is asked");
   AddText(serve_, "--model", &load_.model, "NAME", "what requests name (the first that the server lists)");
   AddInteger(serve_, "--num-prompts", &load_.requests, kRequestsRange, "requests");
   AddInteger(serve_, "--warmup", &warmup_, kWarmupRange, "requests before those, which are not counted");
@@ -76,7 +78,9 @@ bool BenchServe::given() const { return serve_ != nullptr && serve_->parsed(); }
 
 absl::StatusOr<ServeLoad> BenchServe::Load() const {
   ServeLoad load = load_;
-  load.endpoint = endpoint_ == "chat" ? ServeEndpoint::kChat : ServeEndpoint::kCompletions;
+  for (const ApiDialect* api : kApiDialects) {
+    if (endpoint_ == api->name) load.api = api;
+  }
   if (dataset_ != "random") load.dataset.file = dataset_;
   if (dataset_ != "random" && load.dataset.prefix_tokens > 0) {
     return UsageError("--prefix-len is for random prompts; put what is shared into the dataset's lines");
@@ -138,7 +142,7 @@ absl::Status BenchServe::WarmUp(const HttpUrl& url, const HttpClientOptions& cli
   return absl::OkStatus();
 }
 
-absl::Status BenchServe::OfSavePath(const absl::Status& written) const {
+absl::Status BenchServe::SaveStatus(const absl::Status& written) const {
   if (written.ok()) return written;
   const absl::string_view why = written.message().substr(written.message().rfind(": "));  // what the system says
   return InputFileError(absl::StrCat("--save-result: '", save_path_, "' cannot be written", why));
@@ -151,12 +155,12 @@ absl::Status BenchServe::Run(bool show_progress) {
   const absl::StatusOr<HttpUrl> url = ParseApiUrl(url_);
   if (!url.ok()) return UsageError(absl::StrCat("--url: ", url.status().message()));
   // Found out before a run that takes its time.
-  if (!save_path_.empty()) RETURN_IF_ERROR(OfSavePath(CheckWholeFile(save_path_)));
+  if (!save_path_.empty()) RETURN_IF_ERROR(SaveStatus(CheckWholeFile(save_path_)));
   HttpClientOptions client;
   ASSIGN_OR_RETURN(client.headers, ReadClientKey(key_file_));
 
   SignalWatch& signals = SignalWatch::Get();
-  const bool token_ids = load.dataset.file.empty() && load.endpoint == ServeEndpoint::kCompletions;
+  const bool token_ids = load.dataset.file.empty() && load.api != &kChatApi;
   if (load.model.empty() || (token_ids && load.vocab == 0)) {
     HttpClientOptions asking = client;
     asking.cancel_descriptor = signals.descriptor();
@@ -191,7 +195,7 @@ absl::Status BenchServe::Run(bool show_progress) {
     LogError(ForTerminal(summary.errors[i]));
   if (!save_path_.empty()) {
     const std::string json = PrettyJson(ServeSummaryJson(summary, load, percentiles));
-    RETURN_IF_ERROR(OfSavePath(WriteWholeFile(save_path_, json)));
+    RETURN_IF_ERROR(SaveStatus(WriteWholeFile(save_path_, json)));
   }
   if (signals.stops() > 0) return absl::CancelledError("interrupted");
   if (summary.failed > 0 && !allow_failures_) {

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_BENCH_BENCH_SERVE_H_
 #define STAGECOACH_COORDINATOR_CLI_BENCH_BENCH_SERVE_H_
 
-// `coordinator bench serve --url U`: the load of many clients on a server, ours or another's.
+// `coordinator bench serve --url U`: measures a server, ours or another's, under the load of many clients.
 
 #include <cstdint>
 #include <string>
@@ -28,13 +28,13 @@ class BenchServe {
   absl::StatusOr<ServeLoad> Load() const;
   absl::StatusOr<std::vector<double>> Percentiles() const;
   absl::StatusOr<Goodput> WantedGoodput() const;
-  absl::Status OfSavePath(const absl::Status& written) const;
+  absl::Status SaveStatus(const absl::Status& written) const;
   absl::Status WarmUp(const HttpUrl& url, const HttpClientOptions& client, ServeLoad load) const;
 
   CLI::App* serve_ = nullptr;
   std::string url_;
   std::string key_file_;
-  std::string endpoint_ = "completions";
+  std::string endpoint_ = kCompletionsApi.name;
   std::string request_rate_ = "inf";
   std::string dataset_ = "random";
   std::string percentiles_ = "99";

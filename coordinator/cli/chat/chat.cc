@@ -9,6 +9,7 @@
 #include "CLI/App.hpp"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "coordinator/answer/answer.h"
@@ -25,7 +26,7 @@
 #include "coordinator/front/model_file.h"
 #include "coordinator/session/cluster_run.h"
 #include "coordinator/text/chat/chat_format.h"
-#include "coordinator/text/output/output_format.h"
+#include "coordinator/text/output/output_parser.h"
 
 namespace stagecoach {
 namespace {
@@ -51,7 +52,7 @@ std::vector<std::string> WithAnswerEnds(std::vector<std::string> stops, const Ch
 }
 
 // Adds what has become certain to the answer, and shows it. Without tools there are no calls.
-absl::Status PassOn(const std::vector<OutputDelta>& deltas, const TakeText& take, ChatAnswer* answer) {
+absl::Status ShowDeltas(const std::vector<OutputDelta>& deltas, const TakeText& take, ChatAnswer* answer) {
   for (const OutputDelta& delta : deltas) {
     const bool reasoning = delta.kind == OutputKind::kReasoning;
     (reasoning ? answer->reasoning : answer->content) += delta.text;
@@ -117,8 +118,8 @@ absl::Status ChatCluster::Prepare() {
   return absl::OkStatus();
 }
 
-// The job has to be listened to also while a user thinks: what it says would pile up, and a lost stage would be noticed
-// by the next message alone.
+// The session is polled while the user thinks: otherwise its messages would pile up, and a lost stage would be noticed
+// only by the next message.
 absl::StatusOr<Awaited> ChatCluster::AwaitInput(int descriptor) {
   const auto found = [&]() -> std::optional<Awaited> {
     if (cluster_->StopRequested() || cluster_->DrainRequested()) return Awaited::kSignal;
@@ -192,10 +193,10 @@ absl::Status ChatCluster::Stream(RequestId id, int64_t begun_us, const TakeText&
       if (first_us == 0) first_us = last_us;
     }
     if ((*event)->finished.has_value()) answer->cached_tokens = (*event)->finished->cost().cached_tokens();
-    status = PassOn(completion->Take(**event), take, answer);
+    status = ShowDeltas(completion->Take(**event), take, answer);
   }
   if (completion->stopped_by_text() || (!status.ok() && !cancelled)) cluster_->Cancel(id);
-  if (!completion->finished()) PassOn(completion->Abandon(), take, answer).IgnoreError();
+  if (!completion->finished()) ShowDeltas(completion->Abandon(), take, answer).IgnoreError();
   RETURN_IF_ERROR(status);
   answer->finish_reason = completion->finish_reason();
   answer->refusal = WithFlags(completion->rejection());
@@ -317,7 +318,7 @@ absl::Status ChatVerb::Run(const RunContext& context) {
   return talked;
 }
 
-// Only what a server is told may be given beside its address.
+// Refuses options that do not apply to a server.
 absl::Status ChatVerb::TalkToServer() {
   for (const CLI::Option* option : app_->get_options()) {
     const bool ours = option->get_group() == kClusterGroup || option->get_group() == kBatchingGroup ||

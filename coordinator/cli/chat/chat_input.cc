@@ -26,7 +26,7 @@ size_t FirstBrokenByte(absl::string_view text) {
   return at;
 }
 
-bool GoesOn(absl::string_view line) {
+bool ContinuesOnNextLine(absl::string_view line) {
   const size_t last = line.find_last_not_of('\\');
   const size_t backslashes = line.size() - (last == absl::string_view::npos ? 0 : last + 1);
   return backslashes % 2 == 1;
@@ -83,14 +83,14 @@ absl::StatusOr<std::optional<ChatInput>> MessageReader::Take(absl::string_view l
     if (line.empty()) return std::nullopt;
     return Take(line);
   }
-  inside_ = GoesOn(line);
+  inside_ = ContinuesOnNextLine(line);
   if (inside_) line.remove_suffix(1);
   Append(line);
   if (inside_) return std::nullopt;
   return Complete();
 }
 
-absl::StatusOr<std::optional<ChatInput>> MessageReader::TakeRest() {
+absl::StatusOr<std::optional<ChatInput>> MessageReader::TakeUnfinished() {
   if (!inside_) return std::nullopt;
   return Complete();
 }

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_INPUT_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_INPUT_H_
 
-// What a user types: lines put together to messages for the model, and to commands for the program itself.
+// Puts typed lines together to messages for the model and commands for the program.
 
 #include <cstddef>
 #include <optional>
@@ -21,20 +21,20 @@ struct ChatInput {
 };
 
 // A message is one line, but
-//  * a line that ends with an odd number of backslashes goes on in the next one, without the last of them;
+//  * a line that ends with an odd number of backslashes continues in the next one, without the last backslash;
 //  * from a line that begins with """ to one that ends with """ everything is one message as it stands.
 // Not thread-safe.
 class MessageReader {
  public:
-  // Takes a line, without its newline, and returns what it completes. Nothing comes of a line that is blank. Errors
-  // (kInvalidArgument: the message has more than kMostMessageBytes, or is no UTF-8) cost that message only.
+  // Takes a line, without its newline, and returns the message that it completes. Blank messages are dropped. Errors
+  // (kInvalidArgument: more than kMostMessageBytes, or invalid UTF-8) drop that message only.
   absl::StatusOr<std::optional<ChatInput>> Take(absl::string_view line);
-  // The input has ended: what was begun is the message.
-  absl::StatusOr<std::optional<ChatInput>> TakeRest();
+  // At the end of the input: returns the message that was begun.
+  absl::StatusOr<std::optional<ChatInput>> TakeUnfinished();
   // Forgets what was begun.
   void Drop() { *this = MessageReader(); }
 
-  bool inside() const { return inside_; }  // of a message that goes on
+  bool inside() const { return inside_; }  // a message continues in the next line
 
  private:
   void Append(absl::string_view text);

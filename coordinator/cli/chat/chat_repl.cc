@@ -15,17 +15,13 @@ namespace stagecoach {
 namespace {
 
 constexpr char kPrompt[] = "> ";
-constexpr char kPromptInside[] = "... ";  // of a message that goes on
+constexpr char kPromptInside[] = "... ";  // of a message that continues
 constexpr size_t kMostDialogueBytes = size_t{64} << 20;
 constexpr char kInterrupted[] = "interrupted";
 
-std::string Counted(int64_t count, absl::string_view noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
-// Of an answer that nobody counted the tokens of, their number is about that of its pieces.
+// "~": the server does not count tokens; their number is about that of the pieces.
 std::string CountedTokens(int64_t count, bool counted) {
-  return absl::StrCat(counted ? "" : "~", Counted(count, "token"));
+  return absl::StrCat(counted ? "" : "~", CountOf(count, "token"));
 }
 
 std::string TokensPerSecond(int64_t gaps, double seconds) {
@@ -52,7 +48,7 @@ absl::Status ChatRepl::Run() {
     }
   }
   if (screen_->terminal() || inputs_refused_ == 0) return absl::OkStatus();
-  const std::string what = absl::StrCat(Counted(inputs_refused_, "line"), inputs_refused_ == 1 ? " was" : " were",
+  const std::string what = absl::StrCat(CountOf(inputs_refused_, "line"), inputs_refused_ == 1 ? " was" : " were",
                                         " refused; why, is said above");
   return failed_ ? absl::UnavailableError(what) : absl::InvalidArgumentError(what);
 }
@@ -61,7 +57,7 @@ absl::Status ChatRepl::Run() {
 absl::Status ChatRepl::Leave() {
   leaving_ = true;
   if (screen_->terminal()) return screen_->NewLine();
-  return TakeInput(reader_.TakeRest());
+  return TakeInput(reader_.TakeUnfinished());
 }
 
 absl::Status ChatRepl::OnSignal(const LineRead& read) {
@@ -136,7 +132,7 @@ absl::Status ChatRepl::Undo() {
   if (!dialogue_.HasUser()) return Refuse("there is no message to take back");
   dialogue_.TakeBackMessage();
   return screen_->Note(
-      absl::StrCat("taken back; ", Counted(static_cast<int64_t>(dialogue_.size()), "message"), " left"));
+      absl::StrCat("taken back; ", CountOf(static_cast<int64_t>(dialogue_.size()), "message"), " left"));
 }
 
 absl::Status ChatRepl::Regenerate() {
@@ -172,7 +168,7 @@ absl::Status ChatRepl::Save(const std::string& path) {
   if (dialogue_.size() == 0) return Refuse("/save: there is no message yet");
   const absl::Status saved = WriteWholeFile(path, dialogue_.Text());
   if (!saved.ok()) return Refuse(absl::StrCat("/save: ", saved.message()));
-  return screen_->Note(absl::StrCat(Counted(static_cast<int64_t>(dialogue_.size()), "message"), " in '", path, "'"));
+  return screen_->Note(absl::StrCat(CountOf(static_cast<int64_t>(dialogue_.size()), "message"), " in '", path, "'"));
 }
 
 absl::Status ChatRepl::Load(const std::string& path) {
@@ -182,17 +178,17 @@ absl::Status ChatRepl::Load(const std::string& path) {
     return Refuse(absl::StrCat("/load: '", path, "': ", loaded.message()));
   }
   attempt_ = 0;
-  return screen_->Note(absl::StrCat(Counted(static_cast<int64_t>(dialogue_.size()), "message"), " from '", path, "'"));
+  return screen_->Note(absl::StrCat(CountOf(static_cast<int64_t>(dialogue_.size()), "message"), " from '", path, "'"));
 }
 
 absl::Status ChatRepl::Stats() {
   const std::string speed = TokensPerSecond(gaps_, decode_s_);
   std::string text =
       absl::StrCat("model         ", backend_->Name(), "\n", backend_->Describe(), "conversation  ",
-                   Counted(static_cast<int64_t>(dialogue_.size()), "message"), "\n", "answers       ", answers_, ", ",
+                   CountOf(static_cast<int64_t>(dialogue_.size()), "message"), "\n", "answers       ", answers_, ", ",
                    CountedTokens(answer_tokens_, all_counted_), speed.empty() ? "" : ", ", speed, "\n");
   if (answers_ == 0) return screen_->Say(text);
-  absl::StrAppend(&text, "last prompt   ", last_.counted ? Counted(last_.prompt_tokens, "token") : "not counted");
+  absl::StrAppend(&text, "last prompt   ", last_.counted ? CountOf(last_.prompt_tokens, "token") : "not counted");
   if (last_.counted && backend_->context_tokens() > 0) {
     absl::StrAppend(&text, " of a context of ", backend_->context_tokens());
   }

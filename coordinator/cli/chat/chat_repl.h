@@ -25,15 +25,15 @@ class ChatRepl {
 
   void SetSystem(absl::string_view text) { dialogue_.SetSystem(text); }
 
-  // Until the input ends, /exit, or a signal. kCancelled: a signal ended it. Without a terminal what was refused is
-  // told at the end again, by the status: kInvalidArgument, or kUnavailable for what failed.
+  // Runs until the input ends, /exit, or a signal (kCancelled). Without a terminal the status reports lines that were
+  // refused: kInvalidArgument, or kUnavailable if one failed.
   //
   // SIGINT at a terminal
   //   before the first prompt    leaves.
-  //   during an answer           stops it. What was typed before is dropped, what is typed after it is the next line.
-  //   while a line is typed      forgets the line, and the message that it goes on.
-  //   where nothing was typed    leaves if it follows another SIGINT, of either kind; else says that the next one does.
-  // Elsewhere the first one leaves.
+  //   during an answer           stops it. Input typed before it is dropped; input typed after it is the next line.
+  //   while a line is typed      drops the line, and the message that it continues.
+  //   on an empty line           leaves if it follows another SIGINT of either kind; else says that the next one will.
+  // Without a terminal the first one leaves.
   absl::Status Run();
 
  private:

@@ -67,7 +67,7 @@ bool TerminalDims() {
 ChatScreen::ChatScreen(ChatScreenOptions options, Output output, Messages messages)
     : options_(options), output_(std::move(output)), messages_(std::move(messages)) {}
 
-// A new line between what was thought and what is said.
+// Starts a new line between reasoning and answer.
 absl::Status ChatScreen::Switch(AnswerPart part) {
   if (part == part_) return absl::OkStatus();
   part_ = part;

@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SCREEN_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SCREEN_H_
 
-// What a conversation shows, and where. At a terminal everything is written to it, reasoning and notes dim. Otherwise
-// the text of answers alone goes to the output, and what the program says itself to the messages. Nothing that a model
-// or a file says can command a terminal; other outputs get answers byte for byte.
+// The output of a conversation. A terminal shows everything, reasoning and notes dimmed. Otherwise only the text of
+// answers goes to the output, and the program's own text to the messages. Text of a model or a file cannot control a
+// terminal; other outputs get answers byte for byte.
 
 #include <functional>
 #include <string>
@@ -17,11 +17,11 @@ namespace stagecoach {
 // Not thread-safe.
 class TerminalText {
  public:
-  // The text that may be printed now. Newlines and tabs stay; carriage returns are left out; the other characters below
-  // U+0020 and U+007F become the pictures of themselves (U+2400 and on), those from U+0080 to U+009F and what is no
-  // UTF-8 U+FFFD. A character that the end of `text` cuts short waits for the next call.
+  // Returns the text that can be printed now. Newlines and tabs stay; carriage returns are dropped; other characters
+  // below U+0020 and U+007F become their control pictures (U+2400 and on); U+0080 to U+009F and invalid UTF-8 become
+  // U+FFFD. A character that `text` cuts short waits for the next call.
   std::string Push(absl::string_view text);
-  // What waits, as U+FFFD; nothing more of this text follows.
+  // Ends the text: an incomplete character becomes U+FFFD.
   std::string Flush();
 
  private:
@@ -38,7 +38,7 @@ struct ChatScreenOptions {
   bool quiet = false;            // no notes
 };
 
-// Whether the terminal understands what dims text, and the user wants it: TERM, NO_COLOR.
+// Whether the terminal can dim text and the user wants it: TERM, NO_COLOR.
 bool TerminalDims();
 
 // Not thread-safe.
@@ -50,14 +50,14 @@ class ChatScreen {
   // `messages` is given text with its newlines.
   ChatScreen(ChatScreenOptions options, Output output, Messages messages);
 
-  // An answer: its text as it comes, and its end, which ends the line. One of which nothing came leaves nothing, or
-  // with of_nothing_too an empty line.
+  // An answer's text as it comes, and its end, which ends the line. An empty answer prints nothing, or with
+  // of_nothing_too an empty line.
   absl::Status Show(AnswerPart part, absl::string_view text);
   absl::Status EndAnswer(bool of_nothing_too = false);
 
   absl::Status Say(
       absl::string_view lines);  // what was asked for; may have several lines, and ends in a newline or not
-  absl::Status Note(absl::string_view line);  // what nobody asked for
+  absl::Status Note(absl::string_view line);  // an unsolicited remark
   absl::Status NewLine();                     // at a terminal: the cursor is in the middle of one
 
   bool terminal() const { return options_.terminal; }

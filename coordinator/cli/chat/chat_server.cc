@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -10,12 +9,10 @@
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/json/json_input.h"
 #include "common/json/json_value.h"
 #include "coordinator/bench/serve_load.h"
 #include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/front/exit_codes.h"
-#include "coordinator/front/server_message.h"
 #include "coordinator/front/signals.h"
 
 namespace stagecoach {
@@ -35,20 +32,6 @@ ChatAnswer Refused(const HttpReply& reply) {
   return answer;
 }
 
-std::string TextIn(const Json& object, const char* name) {
-  const auto value = object.find(name);
-  return value != object.end() && value->is_string() ? value->get<std::string>() : "";
-}
-
-// A server may count to what it likes; sums of this are still numbers.
-int64_t CountIn(const Json& object, const char* name) {
-  constexpr uint64_t kMost = uint64_t{1} << 40;
-  const auto value = object.find(name);
-  if (value == object.end() || !value->is_number_integer()) return 0;
-  if (!value->is_number_unsigned() && value->get<int64_t>() < 0) return 0;
-  return static_cast<int64_t>(std::min(value->get<uint64_t>(), kMost));
-}
-
 // Takes the events of one answer.
 class AnswerEvents {
  public:
@@ -56,26 +39,28 @@ class AnswerEvents {
 
   // Not OK: the answer is of no use any more.
   absl::Status Take(const SseEvent& event, int64_t at_us) {
-    if (event.done()) {
-      done_ = true;
-      return absl::OkStatus();
-    }
-    const absl::StatusOr<Json> json = ParseJson(event.data);
-    if (!json.ok() || !json->is_object()) {
-      return absl::DataLossError("the server sent an event that is no JSON object");
-    }
-    if (json->contains("error")) {
-      answer_->refusal = absl::StrCat("the server gave up: ", ServersWords(event.data));
+    const absl::StatusOr<AnswerEvent> said = ParseAnswerEvent(event.data);
+    if (!said.ok()) return absl::DataLossError("the server sent an event that is no JSON object");
+    done_ = said->done || !said->error.empty();
+    if (!said->error.empty()) {
+      answer_->refusal = absl::StrCat("the server gave up: ", ForTerminal(said->error));
       answer_->failed = true;
-      done_ = true;
-      return absl::OkStatus();
     }
-    TakeUsage(*json);
-    const auto choices = json->find("choices");
-    if (choices == json->end() || !choices->is_array() || choices->empty() || !choices->front().is_object()) {
-      return absl::OkStatus();
+    if (said->usage.has_value()) {
+      has_usage_ = true;
+      answer_->prompt_tokens = said->usage->input_tokens;
+      answer_->tokens = said->usage->output_tokens;
+      if (said->usage->cached_tokens.has_value()) answer_->cached_tokens = said->usage->cached_tokens;
     }
-    return TakeChoice(choices->front(), at_us);
+    if (!said->finish_reason.empty()) answer_->finish_reason = said->finish_reason;
+    if (!said->has_text()) return absl::OkStatus();
+    ++pieces_;
+    last_us_ = at_us;
+    if (first_us_ == 0) first_us_ = at_us;
+    answer_->reasoning += said->reasoning;
+    answer_->content += said->content;
+    if (!said->reasoning.empty()) RETURN_IF_ERROR(take_(AnswerPart::kReasoning, said->reasoning));
+    return said->content.empty() ? absl::OkStatus() : take_(AnswerPart::kContent, said->content);
   }
 
   // The answer has ended, or was stopped: servers tell how many tokens it has behind its last piece, or not at all.
@@ -90,35 +75,6 @@ class AnswerEvents {
   int64_t last_us() const { return last_us_; }
 
  private:
-  absl::Status TakeChoice(const Json& choice, int64_t at_us) {
-    if (const std::string reason = TextIn(choice, "finish_reason"); !reason.empty()) answer_->finish_reason = reason;
-    const auto delta = choice.find("delta");
-    if (delta == choice.end() || !delta->is_object()) return absl::OkStatus();
-    std::string reasoning = TextIn(*delta, "reasoning_content");
-    if (reasoning.empty()) reasoning = TextIn(*delta, "reasoning");
-    const std::string content = TextIn(*delta, "content");
-    if (reasoning.empty() && content.empty()) return absl::OkStatus();
-    ++pieces_;
-    last_us_ = at_us;
-    if (first_us_ == 0) first_us_ = at_us;
-    answer_->reasoning += reasoning;
-    answer_->content += content;
-    if (!reasoning.empty()) RETURN_IF_ERROR(take_(AnswerPart::kReasoning, reasoning));
-    return content.empty() ? absl::OkStatus() : take_(AnswerPart::kContent, content);
-  }
-
-  void TakeUsage(const Json& json) {
-    const auto usage = json.find("usage");
-    if (usage == json.end() || !usage->is_object()) return;
-    has_usage_ = true;
-    answer_->prompt_tokens = CountIn(*usage, "prompt_tokens");
-    answer_->tokens = CountIn(*usage, "completion_tokens");
-    const auto details = usage->find("prompt_tokens_details");
-    if (details != usage->end() && details->is_object() && details->contains("cached_tokens")) {
-      answer_->cached_tokens = CountIn(*details, "cached_tokens");
-    }
-  }
-
   const TakeText& take_;
   ChatAnswer* const answer_;
   bool done_ = false, has_usage_ = false;
@@ -126,18 +82,8 @@ class AnswerEvents {
   int64_t first_us_ = 0, last_us_ = 0;
 };
 
-// What the API calls a setting.
-std::string ApiName(absl::string_view setting) {
-  if (setting == "temp") return "temperature";
-  if (setting == "predict") return "max_tokens";
-  if (setting == "repeat-penalty") return "repetition_penalty";
-  std::string name(setting);
-  for (char& c : name) c = c == '-' ? '_' : c;
-  return name;
-}
-
 // A signal that came before this is still counted.
-void ForgetOldWakeUps() { SignalWatch::Get().Clear(); }
+void ClearOldWakeUps() { SignalWatch::Get().Clear(); }
 
 }  // namespace
 
@@ -153,7 +99,7 @@ ChatServer::ChatServer(HttpUrl url, HttpClientOptions client, ChatSettings setti
       settings_(settings) {}
 
 absl::Status ChatServer::Prepare() {
-  ForgetOldWakeUps();
+  ClearOldWakeUps();
   const absl::StatusOr<ServedModelInfo> served = AskServedModel(url_, options_);
   if (absl::IsCancelled(served.status())) return served.status();
   if (!served.ok()) {  // the server's fault, not a file's
@@ -183,11 +129,7 @@ std::string ChatServer::Body(const ChatTurn& turn) const {
   Json body = {{"model", model_}, {"messages", *turn.messages}, {"stream", true}};
   body["stream_options"] = {{"include_usage", true}};
   for (const GivenSetting& setting : GivenSettings(settings_)) {
-    if (setting.integer) {
-      body[ApiName(setting.name)] = static_cast<int64_t>(setting.value);
-    } else {
-      body[ApiName(setting.name)] = setting.value;
-    }
+    body[setting.field] = setting.value;
   }
   if (settings_.sampling.seed.has_value()) {
     body["seed"] = *settings_.sampling.seed + static_cast<uint64_t>(turn.attempt);
@@ -202,7 +144,7 @@ std::string ChatServer::Body(const ChatTurn& turn) const {
 }
 
 absl::StatusOr<ChatAnswer> ChatServer::Answer(const ChatTurn& turn, const TakeText& take) {
-  ForgetOldWakeUps();
+  ClearOldWakeUps();
   ChatAnswer answer;
   if (SignalWatch::Get().stops() > 0) {  // as one that came a moment later
     answer.finish_reason = "cancelled";
@@ -213,7 +155,7 @@ absl::StatusOr<ChatAnswer> ChatServer::Answer(const ChatTurn& turn, const TakeTe
   absl::Status status;
   HttpCall call;
   call.method = "POST";
-  call.path = "/v1/chat/completions";
+  call.path = kChatApi.path;
   call.body = Body(turn);
   call.on_body = [&](absl::string_view bytes, int64_t at_us) {
     const absl::Status read = reader.Append(bytes, [&](const SseEvent& event) {
@@ -254,14 +196,14 @@ absl::Status ChatServer::Set(absl::string_view name, absl::string_view value) {
 std::string ChatServer::Settings() const {
   std::string text;
   for (const GivenSetting& setting : GivenSettings(settings_)) {
-    absl::StrAppendFormat(&text, "  %-18s %g\n", setting.name, setting.value);
+    absl::StrAppendFormat(&text, "  %-18s %s\n", setting.name, CompactJson(setting.value));
   }
   if (settings_.sampling.seed.has_value())
     absl::StrAppendFormat(&text, "  %-18s %d\n", "seed", *settings_.sampling.seed);
-  return text + "  all else as the server does by itself\n";
+  return text + "  all else: the server's defaults\n";
 }
 
-bool ChatServer::AlwaysAnswersAlike() const { return settings_.sampling.temperature == 0.0f; }
+bool ChatServer::AlwaysAnswersAlike() const { return settings_.sampling[&SamplingParams::temperature] == 0.0f; }
 
 std::string ChatServer::Describe() const { return absl::StrCat("server        ", UrlText(url_), "\n"); }
 

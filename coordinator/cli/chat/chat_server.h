@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SERVER_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SERVER_H_
 
-// Answers from a server that speaks OpenAI's chat completions: ours, or another's. No model and no cluster is needed
-// here.
+// Answers from a server that speaks OpenAI's chat completions, ours or another's. Needs no model and no cluster here.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +20,7 @@ class ChatServer : public ChatBackend {
   // Settings that are not given are the server's.
   ChatServer(HttpUrl url, HttpClientOptions client, ChatSettings settings, std::vector<std::string> stops);
 
-  absl::Status Prepare() override;  // kUnavailable: nobody answers there, or what it says of its models makes no sense
+  absl::Status Prepare() override;  // kUnavailable: no answer, or no usable list of models
   absl::StatusOr<Awaited> AwaitInput(int descriptor) override;
   absl::StatusOr<ChatAnswer> Answer(const ChatTurn& turn, const TakeText& take) override;
 

@@ -12,18 +12,10 @@
 namespace stagecoach {
 namespace {
 
-IntegerRange RangeFor(SettingRanges, std::optional<int64_t> SamplingOptions::*, IntegerRange range) { return range; }
-
-NumberRange RangeFor(SettingRanges ranges, std::optional<float> SamplingOptions::*given, NumberRange range) {
-  const FieldRanges& api = RangesOf(CallRules());
-  if (ranges == SettingRanges::kEngine) return range;
-  if (given == &SamplingOptions::temperature) return api.temperature;
-  const bool penalty = given == &SamplingOptions::presence_penalty || given == &SamplingOptions::frequency_penalty;
-  return penalty ? api.penalty : range;
+template <typename Range>
+Range RangeFor(SettingRanges ranges, const SamplingSetting& setting, Range range) {
+  return ranges == SettingRanges::kEngine ? range : ApiRange(setting, range, RangesOf(CallRules()));
 }
-
-absl::StatusOr<int64_t> ParseIn(absl::string_view text, IntegerRange range) { return ParseInteger(text, range); }
-absl::StatusOr<float> ParseIn(absl::string_view text, NumberRange range) { return ParseNumber(text, range); }
 
 constexpr char kSeed[] = "seed";
 constexpr char kPredict[] = "predict";
@@ -31,15 +23,9 @@ constexpr char kDefault[] = "default";
 
 absl::Status UnknownSetting(absl::string_view name) {
   std::string names;
-  VisitSampling([&](const SamplingSetting& setting, auto...) { absl::StrAppend(&names, setting.name, ", "); });
+  VisitSampling([&](const SamplingSetting& setting, auto...) { absl::StrAppend(&names, setting.flag, ", "); });
   return absl::InvalidArgumentError(
       absl::StrCat("there is no '", CutText(name), "', expected one of ", names, kSeed, ", ", kPredict));
-}
-
-// The double that is written with as few digits as the float: 0.7, not 0.699999988.
-double ShortestDouble(float value) {
-  double result = value;
-  return absl::SimpleAtod(absl::StrCat(value), &result) && static_cast<float>(result) == value ? result : value;
 }
 
 absl::Status Named(absl::string_view name, const absl::Status& status) {
@@ -69,22 +55,22 @@ absl::Status SetChatSetting(absl::string_view given_name, absl::string_view valu
     return SetOne(name, value, given.max_new_tokens, parse, &settings->max_new_tokens);
   }
   absl::Status set = UnknownSetting(given_name);
-  VisitSampling([&](const SamplingSetting& setting, auto member, auto, auto range) {
-    if (name != setting.name) return;
-    const auto parse = [&](absl::string_view text) { return ParseIn(text, RangeFor(ranges, member, range)); };
-    set = SetOne(name, value, given.sampling.*member, parse, &(settings->sampling.*member));
+  VisitSampling([&](const SamplingSetting& setting, auto member, auto range) {
+    if (name != setting.flag) return;
+    const auto parse = [&](absl::string_view text) { return ParseIn(text, RangeFor(ranges, setting, range)); };
+    set = SetOne(name, value, given.sampling[member], parse, &settings->sampling[member]);
   });
   return set;
 }
 
 absl::Status CheckApiSettings(const ChatSettings& settings) {
   absl::Status status;
-  VisitSampling([&](const SamplingSetting& setting, auto member, auto, auto range) {
-    const auto& value = settings.sampling.*member;
+  VisitSampling([&](const SamplingSetting& setting, auto member, auto range) {
+    const auto value = settings.sampling[member];
     if constexpr (std::is_same_v<decltype(range), NumberRange>) {
       if (!status.ok() || !value.has_value()) return;
-      status = CheckNumber(*value, RangeFor(SettingRanges::kApi, member, range));
-      if (!status.ok()) status = Named(absl::StrCat("--", setting.name), status);
+      status = CheckNumber(*value, RangeFor(SettingRanges::kApi, setting, range));
+      if (!status.ok()) status = Named(absl::StrCat("--", setting.flag), status);
     }
   });
   return status;
@@ -92,15 +78,15 @@ absl::Status CheckApiSettings(const ChatSettings& settings) {
 
 std::vector<GivenSetting> GivenSettings(const ChatSettings& settings) {
   std::vector<GivenSetting> given;
-  VisitSampling([&](const SamplingSetting& setting, auto member, auto, auto range) {
-    const auto& value = settings.sampling.*member;
+  VisitSampling([&](const SamplingSetting& setting, auto member, auto range) {
+    const auto value = settings.sampling[member];
     if (!value.has_value()) return;
     constexpr bool kInteger = std::is_same_v<decltype(range), IntegerRange>;
-    const double shown = kInteger ? static_cast<double>(*value) : ShortestDouble(static_cast<float>(*value));
-    given.push_back({setting.name, shown, kInteger});
+    given.push_back({setting.flag, setting.alias == nullptr ? setting.name : setting.alias,
+                     kInteger ? Json(*value) : FloatJson(static_cast<float>(*value))});
   });
   if (settings.max_new_tokens.has_value()) {
-    given.push_back({kPredict, static_cast<double>(*settings.max_new_tokens), true});
+    given.push_back({kPredict, "max_tokens", *settings.max_new_tokens});
   }
   return given;
 }
@@ -110,9 +96,8 @@ std::string ChatSettingsText(const ChatSettings& settings, const SamplingParams&
   const auto line = [&text](absl::string_view name, absl::string_view value) {
     absl::StrAppendFormat(&text, "  %-18s %s\n", name, value);
   };
-  VisitSampling([&](const SamplingSetting& setting, auto, auto in_force, auto) {
-    line(setting.name, absl::StrCat(sampling.*in_force));
-  });
+  VisitSampling(
+      [&](const SamplingSetting& setting, auto member, auto) { line(setting.flag, absl::StrCat(sampling.*member)); });
   const std::optional<uint64_t>& seed = settings.sampling.seed;
   line(kSeed, seed.has_value() ? absl::StrCat(*seed) : "drawn for each answer");
   const std::optional<int64_t>& predict = settings.max_new_tokens;

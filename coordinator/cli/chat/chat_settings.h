@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SETTINGS_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_CHAT_SETTINGS_H_
 
-// What of a conversation's answers can be changed while it goes on.
+// The settings that can be changed during a conversation.
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "common/json/json_value.h"
 #include "common/step/step.h"
 #include "coordinator/cli/options/sampling_options.h"
 
@@ -26,19 +27,19 @@ enum class SettingRanges {
   kApi,     // what a server's API takes, which is less
 };
 
-// Sets what the option --NAME does, to a value that it takes; "default" sets what `given` has. kInvalidArgument or
-// kOutOfRange: there is no such name, or the value is none for it; nothing is changed then.
+// Sets the value of option --NAME; "default" restores the value of `given`. kInvalidArgument or kOutOfRange: an unknown
+// name or a bad value; nothing changes then.
 absl::Status SetChatSetting(absl::string_view name, absl::string_view value, SettingRanges ranges,
                             const ChatSettings& given, ChatSettings* settings);
 
 // Whether an API takes what the user gave. kOutOfRange names the option.
 absl::Status CheckApiSettings(const ChatSettings& settings);
 
-// The numbers among them that have a value, but for the seed, by the names above.
+// The settings that have a value, without the seed, by the names above.
 struct GivenSetting {
   const char* name;
-  double value;
-  bool integer;
+  const char* field;  // of a request
+  Json value;
 };
 std::vector<GivenSetting> GivenSettings(const ChatSettings& settings);
 

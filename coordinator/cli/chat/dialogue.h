@@ -1,27 +1,21 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_DIALOGUE_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_DIALOGUE_H_
 
-// What was said so far, as messages in the form that chat templates take.
+// The messages of a conversation, in the form of chat templates.
 
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "common/json/json.h"
+#include "common/json/json_value.h"
 
 namespace stagecoach {
 
 // Not thread-safe.
 class Dialogue {
  public:
-  Dialogue();
-  ~Dialogue();
-  Dialogue(const Dialogue& other);
-  Dialogue& operator=(const Dialogue& other);
-
-  const Json& messages() const { return *messages_; }  // a list
-  size_t size() const;                                 // of it
+  const Json& messages() const { return messages_; }  // a list
+  size_t size() const { return messages_.size(); }    // of it
 
   // The text of the system message, which is the first one; empty: none.
   std::string system() const;
@@ -30,8 +24,9 @@ class Dialogue {
   void AddUser(absl::string_view text);
   void AddAnswer(absl::string_view content, absl::string_view reasoning);
 
-  bool HasUser() const;  // somebody said something
-  // Takes back the user's last message with all that follows it, or what follows it alone. Nothing without one.
+  bool HasUser() const;  // there is a message of the user
+  // Removes the user's last message and everything after it, or only what follows it. Does nothing without a user
+  // message.
   void TakeBackMessage();
   void TakeBackAnswer();
   void Clear();  // all but the system message
@@ -41,9 +36,9 @@ class Dialogue {
   absl::Status Load(absl::string_view text);
 
  private:
-  size_t LastUser() const;  // size() when there is none
+  size_t LastUser() const;  // size() if there is none
 
-  std::unique_ptr<Json> messages_;
+  Json messages_ = Json::array();
 };
 
 }  // namespace stagecoach

@@ -150,30 +150,28 @@ std::string ToUtf8(const wchar_t* begin, const wchar_t* end) {
 
 }  // namespace
 
-// The modes of the terminal that lines are typed at.
+// One set of modes from the first line to the last, also between prompts. A terminal in its own modes between two lines
+// would echo what is typed, and drop it at Ctrl-C unseen: a Ctrl-C that was to drop a line would look like a second one
+// in a row.
 //
-// One set of modes from the first line to the last, also while nobody reads: a terminal that is in its own modes
-// between two lines echoes what is typed there, and at Ctrl-C throws it away before anybody has seen it. Then a Ctrl-C
-// that was to forget a line looks like a second one in a row.
-//
-//   Ctrl-C   SIGINT; what was typed before it and not read is dropped, and SignalWatch told whether there was any.
-//   Stops    the terminal has its own modes while the process is stopped (Ctrl-Z), and ours again when it goes on in
+//   Ctrl-C   SIGINT; unread input typed before it is dropped, and SignalWatch learns whether there was any.
+//   Stops    the terminal has its own modes while the process is stopped (Ctrl-Z), and ours again when it continues in
 //            the foreground. In the background its modes are never touched.
-//   Ends     it has its own modes again, however the process ends, but for SIGKILL.
+//   Ends     the terminal has its own modes again, however the process ends, except by SIGKILL.
 //
 // One at a time in a process; one thread.
 class TerminalHold {
  public:
-  // Remembers the modes that the terminal `descriptor` has. kUnavailable: it is none, or gone.
+  // Saves the modes of the terminal `descriptor`. kUnavailable: it is no terminal, or gone.
   static absl::StatusOr<std::unique_ptr<TerminalHold>> Begin(int descriptor);
   // Also drops what was typed and not read: it was not meant for the shell.
   ~TerminalHold();
   TerminalHold(const TerminalHold&) = delete;
 
-  // The modes that the terminal has by now are to be held.
+  // Holds the current modes from now on.
   void Hold();
-  // Sets them again if somebody changed them. Whether what was on the screen may be gone: modes had to be set, or the
-  // process was stopped.
+  // Restores the held modes if they were changed. True if the screen may be stale: modes were restored, or the process
+  // was stopped.
   bool Regain();
   bool TakeWindowChange();  // whether the window's size has changed since the last call
 
@@ -268,8 +266,8 @@ bool LineEditor::State::TakeCharacter(wchar_t* character) {
   return true;
 }
 
-// What libedit calls the modes of editing, for the whole conversation: by itself it shows a prompt before it sets them,
-// and takes them back after each line. Ctrl-C leaves it to the holder of the terminal what to drop, and a byte that was
+// Sets libedit's editing modes for the whole conversation: on its own it shows a prompt before it sets them, and
+// restores the terminal after each line. At Ctrl-C the holder of the terminal decides what to drop, and a byte that was
 // dropped between poll() and read() is not waited for.
 void LineEditor::State::SetModes() {
   el_set(editor, EL_EDITMODE, 1);  // whatever ~/.editrc says: a line that the kernel edits is lost at Ctrl-C

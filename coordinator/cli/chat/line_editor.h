@@ -1,8 +1,10 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_LINE_EDITOR_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_LINE_EDITOR_H_
 
-// Lines that are typed at the terminal of standard input and output, with editing and the history of earlier ones:
-// libedit, and the keys that its users have set in ~/.editrc.
+// Reads lines from the terminal of standard input and output, with editing and history: libedit, with the keys of
+// ~/.editrc. One at a time in a process. While it exists, characters are of the user's locale (UTF-8 if that has none),
+// and the terminal is held (TerminalHold): input typed between prompts is not echoed, and can be edited at the next
+// prompt.
 
 #include <memory>
 #include <string>

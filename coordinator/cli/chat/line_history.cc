@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/base/status_macros.h"
+#include "common/base/files.h"
 
 namespace stagecoach {
 namespace {
@@ -34,16 +34,6 @@ class HistoryFile {
 
   int get() const { return descriptor_; }
 
-  bool Write(absl::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t written = write(descriptor_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return false;
-      text.remove_prefix(static_cast<size_t>(written));
-    }
-    return true;
-  }
-
   // Its last `most` bytes.
   bool ReadEnd(size_t most, std::string* text) const {
     const off_t size = lseek(descriptor_, 0, SEEK_END);
@@ -60,9 +50,12 @@ class HistoryFile {
   int descriptor_;
 };
 
+absl::Status NotKept(absl::string_view why) {
+  return absl::UnavailableError(absl::StrCat("the history of lines is not kept: ", why, "; --no-history goes without"));
+}
+
 absl::Status Unwritable(const std::string& path) {
-  return absl::UnavailableError(absl::StrCat("the history of lines is not kept: cannot write '", path,
-                                             "': ", std::strerror(errno), "; --no-history goes without"));
+  return NotKept(absl::StrCat("cannot write '", path, "': ", std::strerror(errno)));
 }
 
 }  // namespace
@@ -107,17 +100,13 @@ absl::Status LineHistory::Open(const std::string& path) {
 absl::Status LineHistory::Shorten() {
   struct stat info;
   if (stat(path_.c_str(), &info) != 0 || static_cast<size_t>(info.st_size) <= kMostFileBytes) return absl::OkStatus();
-  const std::string fresh = absl::StrCat(path_, ".", getpid());
-  const HistoryFile file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
   const size_t half = lines_.size() / 2;
-  const std::string text =
-      absl::StrCat(absl::StrJoin(lines_.begin() + static_cast<ptrdiff_t>(half), lines_.end(), "\n"), "\n");
-  if (file.get() < 0 || !file.Write(text) || rename(fresh.c_str(), path_.c_str()) != 0) {
-    const absl::Status status = Unwritable(std::exchange(path_, ""));
-    unlink(fresh.c_str());
-    return status;
-  }
-  return absl::OkStatus();
+  const absl::Status written = WriteWholeFile(
+      path_, absl::StrCat(absl::StrJoin(lines_.begin() + static_cast<ptrdiff_t>(half), lines_.end(), "\n"), "\n"),
+      WholeFile::InPlace::kNever);
+  if (written.ok()) return written;
+  path_.clear();
+  return NotKept(written.message());
 }
 
 bool LineHistory::Keep(absl::string_view line) {
@@ -134,7 +123,7 @@ bool LineHistory::Keep(absl::string_view line) {
 absl::Status LineHistory::Add(absl::string_view line) {
   if (!Keep(line) || path_.empty()) return absl::OkStatus();
   const HistoryFile file(path_, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK);
-  if (file.get() >= 0 && file.Write(absl::StrCat(line, "\n"))) return absl::OkStatus();
+  if (file.get() >= 0 && WriteFully(file.get(), absl::StrCat(line, "\n"))) return absl::OkStatus();
   return Unwritable(std::exchange(path_, ""));
 }
 

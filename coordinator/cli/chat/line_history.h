@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_LINE_HISTORY_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_LINE_HISTORY_H_
 
-// The lines that a user typed, kept from one run to the next in a file that nobody else may read: a line each.
+// The lines that a user typed, kept between runs in a private file: one per line.
 
 #include <cstddef>
 #include <string>
@@ -12,8 +12,7 @@
 
 namespace stagecoach {
 
-// Where the history lies: in $XDG_STATE_HOME/stagecoach, else in ~/.local/state/stagecoach. Empty where the environment
-// names neither.
+// The path of the history: in $XDG_STATE_HOME/stagecoach, else in ~/.local/state/stagecoach. Empty if neither is set.
 std::string LineHistoryPath();
 
 // Not thread-safe. Several programs may add to one file.
@@ -22,12 +21,12 @@ class LineHistory {
   static constexpr size_t kMostLines = 1000;
   static constexpr size_t kMostFileBytes = size_t{1} << 20;
 
-  // Reads the file, if it is there, and makes it and the directories before it if they are not; the last directory and
-  // the file are the user's alone. With an empty path, or after an error, lines are kept in memory only.
+  // Reads the file, or creates it and its directories; the last directory and the file are private. With an empty path,
+  // or after an error, lines are kept only in memory.
   absl::Status Open(const std::string& path);
 
-  // Nothing comes of a blank line, of one like the last, and of one with control characters. An error is told once:
-  // after it nothing is written any more.
+  // Ignores blank lines, repeats of the last line, and lines with control characters. Reports an error once, and writes
+  // nothing after it.
   absl::Status Add(absl::string_view line);
 
   const std::vector<std::string>& lines() const { return lines_; }  // the oldest first, at most kMostLines

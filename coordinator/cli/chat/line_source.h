@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_CHAT_LINE_SOURCE_H_
 #define STAGECOACH_COORDINATOR_CLI_CHAT_LINE_SOURCE_H_
 
-// Where a user's lines come from. One thread does all: whoever reads a line hands over the waiting for it.
+// The source of a user's lines. Single-threaded: the reader of a line passes in the function that waits for it.
 
 #include <functional>
 #include <string>
@@ -17,8 +17,7 @@ enum class Awaited {
   kNothing,   // none of these so far: call again. A second has passed, or some other signal came
 };
 
-// Does what is to be done while a user thinks, until there is something of the above. Errors end the reading, and are
-// its errors.
+// Waits until one of the above is true, and does other work meanwhile. Errors end the reading, and are its errors.
 using AwaitInput = std::function<absl::StatusOr<Awaited>(int descriptor)>;
 
 struct LineRead {
@@ -35,13 +34,12 @@ class LineSource {
 
   // `prompt` is for a terminal.
   virtual absl::StatusOr<LineRead> Read(const std::string& prompt, const AwaitInput& await) = 0;
-  // At a terminal a signal stopped what the lines before were for: those that have come since go with it.
+  // Drops lines that were typed ahead: at a terminal a signal stopped the answer that they follow.
   virtual void Forget() {}
 };
 
-// The lines of a descriptor that is no terminal: a pipe, a file. A carriage return before a newline is part of it, and
-// the last line may lack one. Of a line that is longer than any message may be, so much is given that it is still too
-// long.
+// The lines of a pipe or a file. A carriage return before a newline belongs to it, and the last line may lack a
+// newline. Of a line that exceeds the limit of messages, returns only enough to exceed it.
 class PipedLines : public LineSource {
  public:
   explicit PipedLines(int descriptor) : descriptor_(descriptor) {}  // which is not closed

@@ -14,10 +14,9 @@ namespace stagecoach {
 // --api-key-file. There is no option for the key itself: everybody on the host can read a command line.
 void AddClientKeyOption(CLI::App* app, std::string* path);
 
-// What to send with every request: the key of the file; without a file that of STAGECOACH_API_KEY; without both
-// nothing. The file's one line is the key alone or, as the server's file has it, name:key[:class[:weight]]; '#' begins
-// a comment line, and empty lines do not count. ExitCode::kInputFile: the file cannot be read or holds something else,
-// such as the keys of several, of whom nobody knows which one asks.
+// The headers of every request: the key of the file, else that of STAGECOACH_API_KEY, else none. Beside empty lines and
+// comments (#) the file has one line: the key, or name:key[:class[:weight]] as in the server's file.
+// ExitCode::kInputFile: the file cannot be read, or does not hold exactly one key.
 absl::StatusOr<HttpHeaders> ReadClientKey(const std::string& path);
 
 }  // namespace stagecoach

@@ -56,7 +56,7 @@ absl::Status FollowPlan(const HyperParameters& model, const RunContext& context,
     return UsageError("--plan fixes --pp, --layer-split, -t, --micro-batches and --prefill-chunk; leave them out");
   }
   absl::StatusOr<SavedPlan> plan = ReadSavedPlan(o->plan);
-  if (!plan.ok()) return OfOption("--plan", plan.status());
+  if (!plan.ok()) return OptionError("--plan", plan.status());
   if (plan->layers != model.layer_count()) {
     return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
                             "--plan: '", o->plan, "' is for a model of ", plan->layers, " layers, this one has ",

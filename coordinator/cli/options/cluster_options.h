@@ -18,8 +18,8 @@
 
 namespace stagecoach {
 
-// --load-format dummy with --shape, --type and --layers: a model without weights (common/gguf/dummy_model.h) in the
-// place of a file.
+// --load-format dummy with --shape, --type and --layers: a model without weights (common/gguf/dummy_model.h) instead of
+// a file.
 struct DummyOptions {
   std::string load_format = "gguf";
   std::vector<std::string> shapes, types;  // as given, with commas
@@ -44,7 +44,7 @@ struct ClusterOptions : JobSettings {
   bool dry_run = false;
 };
 
-// Files that describe hosts and links (--cluster, --profile), of which one may be given; empty: none.
+// Files that describe hosts and links (--cluster, --profile): at most one of them.
 struct PlaceSources {
   std::string cluster, profile;
 
@@ -54,17 +54,17 @@ struct PlaceSources {
 
 // -m, required, and --q2-layout.
 void AddModelFileOptions(CLI::App* app, ClusterOptions* options);
-// -m, with more help, or --load-format dummy with what belongs to it.
+// -m, with more help, or --load-format dummy and its options.
 void AddModelOptions(CLI::App* app, ClusterOptions* options, const std::string& more_help = "");
 // `several`: of shapes and types; else one of each.
 void AddDummyOptions(CLI::App* app, DummyOptions* options, bool several);
-// All of a verb that runs a model file. `context_help` describes -c/--ctx-size.
+// The options of a verb that runs a model file. `context_help` describes -c/--ctx-size.
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);
 // Hosts, and what starts the ranks there.
 void AddLaunchOptions(CLI::App* app, ClusterOptions* options);
-// The same with the settings that say where stages run, and with what.
+// The same, and the settings that say where stages run and with what.
 void AddHostOptions(CLI::App* app, ClusterOptions* options);
-// All of a verb that looks at a cluster, with a model or without one: then it does what `without` says.
+// The options of a verb that examines a cluster. `without`: what it does without a model.
 void AddProbeOptions(CLI::App* app, ClusterOptions* options, const std::string& without);
 // The hosts of verbs that start nothing: --hostfile, --host, --cluster and --profile.
 void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, PlaceSources* sources);
@@ -72,24 +72,24 @@ void AddPlannedPlaceOptions(CLI::App* app, ClusterOptions* options, PlaceSources
 // What plans reckon with beside the stages' times: --coordinator-us and --wake-us.
 void AddTurnOptions(CLI::App* app, double* coordinator_us, double* wake_us);
 
-// The models that were asked for: `files`, or every shape in every type. Usage errors: both, a shape without a type or
-// the other way round, and where `required` nothing at all.
+// The models to use: `files`, or every shape with every type. Usage errors: both kinds; a shape or a type alone; if
+// `required`, none at all.
 absl::StatusOr<std::vector<std::string>> ModelsOf(const std::vector<std::string>& files, const DummyOptions& options,
                                                   bool required);
-// Sets options->model to the one that was asked for; it stays empty where there is none.
+// Sets options->model to the one that the options name; it stays empty if there is none.
 absl::Status ResolveModel(ClusterOptions* options, bool required);
-// The words of a command that asks for the same; none where no shape is asked for.
+// The same options as command-line words; none without a shape.
 std::vector<std::string> DummyWords(const DummyOptions& options);
 // Reads all of a model but its weights. Failures carry their exit code.
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenDescription(const std::string& path,
                                                                         const std::string& q2_layout);
 
-// The options that fit no model of this shape (layers, context) or contradict each other are usage errors. Paths become
-// absolute. The job's fingerprints stay empty. A saved plan (--plan) sets what it fixes: hosts, stages, layers of each,
-// threads, micro-batches in flight and chunk; whether it fits the hosts, the engine finds out.
+// The launch that the options describe; its paths are absolute, and its job's fingerprints empty. Usage errors: options
+// that contradict each other, or do not fit the model's layers and context. A saved plan (--plan) sets hosts, stages,
+// the layers of each, threads, micro-batches in flight and chunk; the engine checks whether it still fits the hosts.
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const HyperParameters& model,
                                                 const RunContext& context);
-// The same for a job that may have no model: what depends on one is not checked.
+// The same for a job that may have no model: nothing is checked against one.
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const RunContext& context);
 
 // Prints the launch line (--dry-run).

@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_OPTIONS_JOB_OPTIONS_H_
 #define STAGECOACH_COORDINATOR_CLI_OPTIONS_JOB_OPTIONS_H_
 
-// A job's settings (common/job/job_settings.h) as options of the command line, from their declarations; and messages
-// in the command line's words. Libraries speak of the fields of a job and of its launch, in backquotes:
-// "`kv_cache_bytes` is 1000, ..."; a user of this program knows options.
+// Command-line options of a job's settings, made from their declarations (common/job/job_settings.h), and messages with
+// the names of options: libraries name the fields of a job and of its launch in backquotes ("`kv_cache_bytes` is 1000,
+// ..."); users know options.
 
 #include <functional>
 #include <initializer_list>
@@ -25,25 +25,24 @@ using WhichSettings = std::function<bool(const JobSetting&)>;
 WhichSettings Settings(std::initializer_list<const char*> names);
 WhichSettings AllSettingsBut(std::initializer_list<const char*> names);
 
-// An option for each of these; the defaults are what `settings` holds, which outlives the parsing.
+// Adds an option for each of these. Defaults are the values of `settings`, which outlives the parsing.
 void AddJobSettings(CLI::App* app, JobSettings* settings, const WhichSettings& which);
 
-// The same option for a list of numbers of one setting, such as --pp 1,2,4; 0 is one where it stands for a default.
-// `unset`: what none means, where that is not the setting's own default.
+// The same for a list of numbers of one setting, such as --pp 1,2,4. 0 is allowed if it stands for a default. `unset`:
+// what no list means, if that is not the setting's own default.
 void AddJobSettingList(CLI::App* app, const char* name, std::vector<int64_t>* values, const std::string& unset = "");
 
 // What --emulate-link takes.
 absl::StatusOr<EmulatedLink> ParseLink(absl::string_view text);
 // With the fewest digits that give this number back.
 std::string ExactText(double value);
-// The options that make these settings of a job without them: {"--block-size", "16", ...}.
+// The options that give a job these settings: {"--block-size", "16", ...}.
 std::vector<std::string> JobSettingWords(const JobSettings& settings, const WhichSettings& which);
 
-// The option that sets a field of pb::ConfigureJob or of LaunchOptions, such as --kv-cache-memory; empty when none
-// does.
+// The option of a field of pb::ConfigureJob or of LaunchOptions, such as --kv-cache-memory; empty if there is none.
 std::string FlagOfField(absl::string_view field);
 
-// `message` with the option's name for each such field in backquotes. Anything else in backquotes stays.
+// Replaces each such field in backquotes by its option. Other text in backquotes stays.
 std::string WithFlags(absl::string_view message);
 
 }  // namespace stagecoach

@@ -50,7 +50,7 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
   if (digits == 0 || !absl::SimpleAtoi(text.substr(0, digits), &value)) return bad;
   std::string unit = absl::AsciiStrToLower(text.substr(digits));
   if (absl::EndsWith(unit, "ib")) unit.resize(unit.size() - 2);
-  // 0 as well when it is none of them.
+  // 0 also if it is none of them.
   const size_t power = unit.empty() ? 0 : absl::string_view("kmgt").find(unit) + 1;
   if (unit.size() > 1 || (power == 0 && !unit.empty())) return bad;
   const int shift = static_cast<int>(10 * power);
@@ -88,7 +88,7 @@ absl::StatusOr<size_t> ParseChoice(absl::string_view text, const std::vector<std
 }
 
 absl::StatusOr<std::string> ParseText(absl::string_view text, const std::string& type_name) {
-  // Of a variable that is not set in a script, say; what is left out is left out as a whole.
+  // For example an unset variable in a script; to omit a value is to omit the option.
   const bool names_something =
       type_name == "FILE" || type_name == "DIR" || type_name == "PATH" || type_name == "PROGRAM" || type_name == "LIST";
   if (!text.empty() || !names_something) return std::string(text);
@@ -103,7 +103,7 @@ ParseValue ChoiceParser(const std::vector<std::string>& choices, std::function<v
   };
 }
 
-absl::Status OfOption(absl::string_view option, const absl::Status& status, ExitCode code) {
+absl::Status OptionError(absl::string_view option, const absl::Status& status, ExitCode code) {
   return WithExitCode(absl::Status(status.code(), absl::StrCat(option, ": ", status.message())), code);
 }
 

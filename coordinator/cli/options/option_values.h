@@ -1,12 +1,14 @@
 #ifndef STAGECOACH_COORDINATOR_CLI_OPTIONS_OPTION_VALUES_H_
 #define STAGECOACH_COORDINATOR_CLI_OPTIONS_OPTION_VALUES_H_
 
-// Options whose values are parsed and checked against a range by us, so that every message has one form:
-// `--temp: -1 is out of range, expected 0 to 100`. Of a scalar option given twice the last counts.
+// Options whose values we parse and range-check ourselves, so that every message has one form: `--temp: -1 is out of
+// range, expected 0 to 100`. If a scalar option is given twice, the last value counts.
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,8 @@ namespace stagecoach {
 // The parsers. Messages do not name the option.
 absl::StatusOr<int64_t> ParseInteger(absl::string_view text, IntegerRange range);  // decimal
 absl::StatusOr<float> ParseNumber(absl::string_view text, NumberRange range);      // finite
+inline absl::StatusOr<int64_t> ParseIn(absl::string_view text, IntegerRange range) { return ParseInteger(text, range); }
+inline absl::StatusOr<float> ParseIn(absl::string_view text, NumberRange range) { return ParseNumber(text, range); }
 absl::StatusOr<uint64_t> ParseSeed(absl::string_view text);
 absl::StatusOr<uint64_t> ParseBytes(absl::string_view text);  // 1048576, 64K, 512M, 4G, 4GiB; at least 1
 absl::StatusOr<double> ParseDuration(absl::string_view text, NumberRange seconds);  // 80ms, 0.2s, 1m30s; in seconds
@@ -44,7 +48,7 @@ absl::Status Store(absl::StatusOr<Parsed> parsed, T* out) {
   return absl::OkStatus();
 }
 
-// Makes what is given the value of an option; messages do not name it.
+// Parses and stores an option's value; messages do not name the option.
 using ParseValue = std::function<absl::Status(const std::string&)>;
 
 // `set` gets the chosen one's index.
@@ -57,10 +61,10 @@ std::vector<std::string> NamesOf(const NamedValue<Enum> (&table)[kCount]) {
   return names;
 }
 
-// `status`, which is not OK, with the option named before it; ends the program with `code`.
-absl::Status OfOption(absl::string_view option, const absl::Status& status, ExitCode code = ExitCode::kInputFile);
+// `status`, which is not OK, with the option's name before its message, and this exit code.
+absl::Status OptionError(absl::string_view option, const absl::Status& status, ExitCode code = ExitCode::kInputFile);
 
-// As it is when it cannot be made absolute; opening it will tell.
+// Returns `path` itself if it cannot be made absolute; opening it will fail.
 std::string AbsolutePath(const std::string& path);
 
 // The heading of the help for all options that are added while this lives.
@@ -75,36 +79,32 @@ class HelpGroup {
   const std::string before_;
 };
 
-// `names` is CLI11's form: "-n,--predict". `shown_default` appears in the help; empty: none is shown. What is written
-// to `out` only changes when the option is given; `out` outlives the parsing.
+// `names` in CLI11's form: "-n,--predict". `shown_default` is shown in the help unless empty. `out`, which outlives the
+// parsing, changes only if the option is given.
 CLI::Option* AddParsed(CLI::App* app, const std::string& names, const std::string& description,
                        const std::string& type_name, const std::string& shown_default, ParseValue parse);
 // The same for an option that may be given several times: `parse` gets each of its values.
 CLI::Option* AddRepeated(CLI::App* app, const std::string& names, const std::string& description,
                          const std::string& type_name, ParseValue parse);
 
+// What the help shows of a value: nothing of an optional one.
+template <typename T>
+std::string ShownDefault(const T& value) {
+  if constexpr (std::is_arithmetic_v<T>) return absl::StrCat(value);
+  return "";
+}
 // `out` holds a number, or an optional one. Without `shown_default` the help shows what it holds.
 template <typename T>
 CLI::Option* AddInteger(CLI::App* app, const std::string& names, T* out, IntegerRange range,
-                        const std::string& description, const std::string& shown_default) {
-  return AddParsed(app, names, description, "N", shown_default,
+                        const std::string& description, const std::optional<std::string>& shown_default = {}) {
+  return AddParsed(app, names, description, "N", shown_default.value_or(ShownDefault(*out)),
                    [out, range](const std::string& text) { return Store(ParseInteger(text, range), out); });
 }
 template <typename T>
-CLI::Option* AddInteger(CLI::App* app, const std::string& names, T* out, IntegerRange range,
-                        const std::string& description) {
-  return AddInteger(app, names, out, range, description, absl::StrCat(*out));
-}
-template <typename T>
 CLI::Option* AddNumber(CLI::App* app, const std::string& names, T* out, NumberRange range,
-                       const std::string& description, const std::string& shown_default) {
-  return AddParsed(app, names, description, "X", shown_default,
+                       const std::string& description, const std::optional<std::string>& shown_default = {}) {
+  return AddParsed(app, names, description, "X", shown_default.value_or(ShownDefault(*out)),
                    [out, range](const std::string& text) { return Store(ParseNumber(text, range), out); });
-}
-template <typename T>
-CLI::Option* AddNumber(CLI::App* app, const std::string& names, T* out, NumberRange range,
-                       const std::string& description) {
-  return AddNumber(app, names, out, range, description, absl::StrCat(*out));
 }
 template <typename T>
 CLI::Option* AddSeed(CLI::App* app, const std::string& names, T* out, const std::string& description,
@@ -132,7 +132,7 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, Enum* out, const
 }
 // Given or not.
 CLI::Option* AddFlag(CLI::App* app, const std::string& names, bool* out, const std::string& description);
-// An empty value is refused where `type_name` names something that is to be found: FILE, DIR, PATH, PROGRAM or LIST.
+// Refuses an empty value if `type_name` is FILE, DIR, PATH, PROGRAM or LIST.
 CLI::Option* AddText(CLI::App* app, const std::string& names, std::string* out, const std::string& type_name,
                      const std::string& description);
 // Must be given.
@@ -141,11 +141,11 @@ void AddRequiredText(CLI::App* app, const std::string& names, std::string* out, 
 // May be given several times; each adds one value, taken as it stands.
 CLI::Option* AddTexts(CLI::App* app, const std::string& names, std::vector<std::string>* out,
                       const std::string& type_name, const std::string& description);
-// Arguments without an option's name, as many as there are.
+// Positional arguments, any number of them.
 void AddWords(CLI::App* app, const std::string& name, std::vector<std::string>* out, const std::string& type_name,
               const std::string& description);
 
-// May be given several times, each a list with commas; what is given replaces what `out` holds.
+// May be given several times, each a comma list. The values replace those of `out`.
 template <typename T>
 CLI::Option* AddList(CLI::App* app, const std::string& names, std::vector<T>* out, const std::string& type_name,
                      const std::string& description, std::function<absl::StatusOr<T>(absl::string_view)> parse) {

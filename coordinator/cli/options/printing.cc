@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "CLI/App.hpp"
+#include "common/base/files.h"
 #include "common/base/log.h"
 
 namespace stagecoach {
@@ -19,15 +20,6 @@ void HoldStandardDescriptors() {
     // The lowest free number is this one. Reading finds the end, writing fails as it would have.
     if (open("/dev/null", O_RDONLY) < 0) return;
   }
-}
-
-bool WriteFully(int descriptor, absl::string_view text) {
-  while (!text.empty()) {  // more than one round only when the system takes less, as on a full disk
-    const ssize_t written = write(descriptor, text.data(), text.size());
-    if (written < 0 && errno != EINTR) return false;
-    if (written > 0) text.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
 }
 
 absl::Status WriteStdout(absl::string_view text) {

@@ -14,13 +14,10 @@
 
 namespace stagecoach {
 
-// Once, before anything is opened: where one of the three standard descriptors is closed, its number is taken by
-// something that neither reads nor writes, so that what is said on standard error never lands in a file or a socket
-// that got its number.
+// Call once, before anything is opened. Opens each closed standard descriptor so that it neither reads nor writes:
+// otherwise messages to standard error would go to a file or socket that got its number.
 void HoldStandardDescriptors();
 
-// Writes all of it, with one call where the system takes it. False: errno says why not.
-bool WriteFully(int descriptor, absl::string_view text);
 // ExitCode::kInputFile when standard output cannot be written.
 absl::Status WriteStdout(absl::string_view text);
 

@@ -23,12 +23,11 @@ struct PromptInput {
 
 void AddPromptOptions(CLI::App* app, PromptInput* input, const std::string& what);
 
-// The texts of -p, then those of -f; with neither, all of standard input, unless it is a terminal (a usage error).
-// `strip_newline`: one newline at the end of a file or of standard input is left away, as editors and echo put it
-// there.
+// The texts of -p, then those of -f; without either, all of standard input, which must not be a terminal (usage error).
+// `strip_newline` drops one newline at the end of a file or of standard input.
 absl::StatusOr<std::vector<std::string>> CollectPrompts(const PromptInput& input, bool strip_newline);
 
-// All of a descriptor, to its end. ExitCode::kInputFile when it cannot be read or has more than `most_bytes`.
+// Reads a descriptor to its end. ExitCode::kInputFile: it cannot be read, or has more than `most_bytes`.
 absl::StatusOr<std::string> ReadDescriptor(int descriptor, size_t most_bytes = SIZE_MAX);
 
 struct ChatTemplateOptions {
@@ -44,8 +43,7 @@ void AddChatTemplateOptions(CLI::App* app, ChatTemplateOptions* options);
 // Reads the file. ExitCode::kInputFile when that cannot be done or it has more than 1 MiB.
 absl::StatusOr<ChatTemplateChoice> ReadChatTemplateChoice(const ChatTemplateOptions& options);
 
-// What ends the program when `why`, of ChatFormat::usable, is in the way: ExitCode::kInputFile, and the options that
-// help.
+// The error of a template that ChatFormat::usable refuses: ExitCode::kInputFile, and which options help.
 absl::Status UnusableTemplate(const absl::Status& why);
 
 }  // namespace stagecoach

@@ -31,15 +31,12 @@ std::optional<T> FromFile(const GgufMetadata& metadata, const char* name, Range 
 }
 
 void AddNumbers(CLI::App* app, SamplingOptions* o, const SamplingHelp& help) {
-  VisitSampling([&](const SamplingSetting& setting, auto given, auto in_force, auto range) {
-    const std::string name = absl::StrCat("--", setting.name);
-    if constexpr (std::is_same_v<decltype(range), IntegerRange>) {
-      AddInteger(app, name, &(o->*given), range, setting.help, absl::StrCat(SamplingParams().*in_force));
-    } else {
-      const bool temperature = in_force == &SamplingParams::temperature;
-      AddNumber(app, name, &(o->*given), range, setting.help,
-                temperature ? help.temperature : absl::StrCat(SamplingParams().*in_force));
-    }
+  VisitSampling([&](const SamplingSetting& setting, auto member, auto range) {
+    constexpr bool kInteger = std::is_same_v<decltype(range), IntegerRange>;
+    const bool temperature = absl::string_view(setting.name) == "temperature";
+    AddParsed(app, absl::StrCat("--", setting.flag), setting.help, kInteger ? "N" : "X",
+              temperature ? help.temperature : absl::StrCat(SamplingParams().*member),
+              [=](const std::string& text) { return Store(ParseIn(text, range), &(*o)[member]); });
   });
   AddSeed(app, "--seed", &o->seed, "of the random numbers; when given, the same for every prompt", help.seed);
 }
@@ -59,9 +56,8 @@ void AddGivenSamplingOptions(CLI::App* app, SamplingOptions* o) {
 
 SamplingParams GivenSampling(const SamplingOptions& options) {
   SamplingParams sampling;
-  VisitSampling([&](const SamplingSetting&, auto given, auto in_force, auto) {
-    auto& value = sampling.*in_force;
-    value = static_cast<std::decay_t<decltype(value)>>((options.*given).value_or(value));
+  VisitSampling([&](const SamplingSetting&, auto member, auto) {
+    sampling.*member = options[member].value_or(sampling.*member);
   });
   sampling.seed = options.seed.value_or(sampling.seed);
   return sampling;
@@ -69,9 +65,9 @@ SamplingParams GivenSampling(const SamplingOptions& options) {
 
 SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadata& metadata) {
   SamplingParams sampling = GivenSampling(options);
-  VisitSampling([&](const SamplingSetting& setting, auto given, auto in_force, auto range) {
-    if (setting.file_key == nullptr || (options.*given).has_value()) return;
-    auto& value = sampling.*in_force;
+  VisitSampling([&](const SamplingSetting& setting, auto member, auto range) {
+    if (setting.file_key == nullptr || options[member].has_value()) return;
+    auto& value = sampling.*member;
     value = FromFile<std::decay_t<decltype(value)>>(metadata, setting.file_key, range).value_or(value);
   });
   // 32 random bits: a number that every JSON reader keeps exactly.

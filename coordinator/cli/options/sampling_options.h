@@ -6,69 +6,60 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/gguf/gguf_file.h"
-#include "common/step/sampling_limits.h"
-#include "common/step/step.h"
-#include "coordinator/answer/end_of_generation.h"
+#include "common/step/sampling.h"
+#include "coordinator/answer/answer.h"
 #include "coordinator/cli/options/option_values.h"
 
 namespace stagecoach {
 
 // What the user gave.
-struct SamplingOptions {
-  std::optional<float> temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-  std::optional<int64_t> top_k, repeat_last_n;
+class SamplingOptions {
+ public:
+  // options[&SamplingParams::top_k]; valid until another is asked for.
+  std::optional<float>& operator[](float SamplingParams::*member) { return Of(numbers_, member); }
+  std::optional<int32_t>& operator[](int32_t SamplingParams::*member) { return Of(integers_, member); }
+  template <typename T>
+  std::optional<T> operator[](T SamplingParams::*member) const {
+    return SamplingOptions(*this)[member];
+  }
+
   std::optional<uint64_t> seed;
   bool ignore_eos = false;
+
+ private:
+  template <typename T>
+  using Given = std::vector<std::pair<T SamplingParams::*, std::optional<T>>>;
+  template <typename T>
+  static std::optional<T>& Of(Given<T>& given, T SamplingParams::*member) {
+    for (auto& [of, value] : given) {
+      if (of == member) return value;
+    }
+    return given.emplace_back(member, std::nullopt).second;
+  }
+
+  Given<float> numbers_;
+  Given<int32_t> integers_;
 };
 
-struct SamplingSetting {
-  const char* name;      // of the option, without its dashes
-  const char* file_key;  // general.sampling.<file_key> of a model file; nullptr: there is none
-  const char* help;
-};
-
-// Calls `visit` with the declaration of each setting but the seed, its member of SamplingOptions, its member of
-// SamplingParams, whose default is the setting's, and its range.
-template <typename Visitor>
-void VisitSampling(Visitor&& visit) {
-  using Given = SamplingOptions;
-  using InForce = SamplingParams;
-  visit(SamplingSetting{"temp", "temp", "temperature; 0 always takes the most probable token"}, &Given::temperature,
-        &InForce::temperature, kTemperatureRange);
-  visit(SamplingSetting{"top-k", "top_k", "only the K most probable tokens; 0: all"}, &Given::top_k, &InForce::top_k,
-        kTopKRange);
-  visit(SamplingSetting{"top-p", "top_p", "only the most probable tokens of this total probability"}, &Given::top_p,
-        &InForce::top_p, kTopPRange);
-  visit(SamplingSetting{"min-p", "min_p", "only tokens of this part of the best one's probability"}, &Given::min_p,
-        &InForce::min_p, kMinPRange);
-  visit(SamplingSetting{"repeat-penalty", "penalty_repeat", "against tokens of prompt and output; 1: none"},
-        &Given::repeat_penalty, &InForce::repeat_penalty, kRepeatPenaltyRange);
-  visit(SamplingSetting{"repeat-last-n", "penalty_last_n", "tokens the repeat penalty looks at; -1: all"},
-        &Given::repeat_last_n, &InForce::repeat_last_n, kRepeatLastNRange);
-  visit(SamplingSetting{"presence-penalty", nullptr, "against tokens of the output, once"}, &Given::presence_penalty,
-        &InForce::presence_penalty, kPenaltyRange);
-  visit(SamplingSetting{"frequency-penalty", nullptr, "against tokens of the output, each time"},
-        &Given::frequency_penalty, &InForce::frequency_penalty, kPenaltyRange);
-}
-
-// What the help says of them: where their values come from when nobody gives them.
+// Help texts: where values come from if the user gives none.
 struct SamplingHelp {
   std::string group = "Sampling (defaults: the model file's, else these)";
   std::string temperature = "0";
   std::string seed = "drawn and printed";
 };
 void AddSamplingOptions(CLI::App* app, SamplingOptions* options, const SamplingHelp& help = {});
-// Without --ignore-eos, for a verb that looks neither at the file's values nor at the ends of texts: see GivenSampling.
+// Without --ignore-eos, for verbs that use neither the file's values nor the ends of texts; see GivenSampling.
 void AddGivenSamplingOptions(CLI::App* app, SamplingOptions* options);
 
 // The user's values, else those of SamplingParams: greedy, and the seed 0.
 SamplingParams GivenSampling(const SamplingOptions& options);
 
-// The user's values, else those the model's author put into the file (general.sampling.*; a value out of range is
-// left out with a line on stderr), else greedy. A seed that nobody gave is drawn. Without --ignore-eos: see
-// IgnoreEndOfGeneration.
+// The user's values, else the model file's (general.sampling.*; values out of range are logged and ignored), else
+// greedy. Draws the seed if the user gives none. Ignores --ignore-eos: see IgnoreEndOfGeneration.
 SamplingParams ResolveSampling(const SamplingOptions& options, const GgufMetadata& metadata);
 
 }  // namespace stagecoach

@@ -11,7 +11,7 @@
 #include "common/job/job_choices.h"
 #include "common/job/job_limits.h"
 #include "common/net/addresses.h"
-#include "common/wire/bit_class.h"
+#include "common/wire/handshake.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/placement.h"
@@ -69,7 +69,7 @@ absl::StatusOr<PlanPlaces> DescribedPlaces(const ClusterOptions& options, const 
   return places;
 }
 
-// A sentence for each two names of one address, as which a host may have been named twice.
+// A sentence for each two names of one address: they may be the same host.
 std::vector<std::string> NamesOfOneAddress(const std::vector<std::string>& hosts) {
   std::map<std::string, std::string> named;
   std::vector<std::string> sentences;

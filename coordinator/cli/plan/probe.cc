@@ -1,9 +1,5 @@
 // probe: what the hosts of a cluster and the links between them can do, as a profile that the planner reads.
 
-#include "coordinator/cli/plan/probe.h"
-
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -11,11 +7,12 @@
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/model/footprint.h"
-#include "common/wire/bit_class.h"
+#include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/cli/options/cluster_options.h"
 #include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/options/printing.h"
+#include "coordinator/cli/plan/plan_places.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/plan/probe_plan.h"
 #include "coordinator/session/cluster_run.h"
@@ -24,13 +21,14 @@ namespace stagecoach {
 namespace {
 
 absl::StatusOr<ProbedModel> DescribeProbedModel(const ModelDescription& model, const pb::ConfigureJob& job) {
-  const ModelCosts costs = CostsOf(model);
+  ASSIGN_OR_RETURN(const ModelParts parts,
+                   PartsOf(model, KvType::kF32, /*bf16_dot=*/false));  // bytes depend on neither
   ProbedModel probed;
   probed.name = model.file->path();
-  for (const FileFingerprint& shard : model.file->fingerprints()) probed.file_bytes += shard.size_bytes;
+  probed.file_bytes = TotalBytes(model.file->fingerprints());
   probed.header_hash = model.file->fingerprints().front().header_hash;
-  probed.layer_bytes = static_cast<uint64_t>(costs.layer_bytes[static_cast<size_t>(LayerToTime(model.hyper))]);
-  probed.head_bytes = static_cast<uint64_t>(costs.head_bytes);
+  probed.layer_bytes = static_cast<uint64_t>(parts.layers[static_cast<size_t>(LayerToTime(model.hyper))].bytes_kept);
+  probed.head_bytes = static_cast<uint64_t>(parts.head.bytes_kept);
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(job.kv_type()));
   probed.kv_type = KvTypeName(kv_type);
   return probed;
@@ -45,9 +43,8 @@ absl::Status CheckReport(const pb::ProbeReport& report, const ModelDescription* 
     const std::string name = absl::StrCat("stage ", stage.stage(), " on ", report.hellos(stage.stage() + 1).host());
     if (stage.model_code() != 0) return InputFileError(absl::StrCat(name, ": ", stage.model_error()));
     if (model == nullptr) continue;
-    const std::vector<FileFingerprint> found = FromProto(stage.model().fingerprints());
-    const std::vector<FileFingerprint>& here = model->file->fingerprints();
-    if (!std::equal(found.begin(), found.end(), here.begin(), here.end(), SameContent)) {  // as a stage compares them
+    if (!SameContent(FromProto(stage.model().fingerprints()),
+                     model->file->fingerprints())) {  // as a stage compares them
       return InputFileError(absl::StrCat(name, ": '", model->file->path(),
                                          "' is another file than here; put the same file at this path on every host"));
     }
@@ -131,7 +128,7 @@ std::string ProbeTables(const HostProfile& profile) {
   return text;
 }
 
-absl::Status OfOutput(const absl::Status& status) { return status.ok() ? status : OfOption("--output", status); }
+absl::Status OutputStatus(const absl::Status& status) { return status.ok() ? status : OptionError("--output", status); }
 
 class ProbeVerb : public Verb {
  public:
@@ -157,7 +154,7 @@ class ProbeVerb : public Verb {
     ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options_, context));
     if (options_.dry_run) return PrintLaunch(launch);
     // Found out before seconds are spent.
-    if (!output_.empty()) RETURN_IF_ERROR(OfOutput(CheckWholeFile(output_)));
+    if (!output_.empty()) RETURN_IF_ERROR(OutputStatus(CheckWholeFile(output_)));
     ASSIGN_OR_RETURN(const HostProfile profile,
                      MeasureProfile(std::move(launch), context.engine_descriptor, model, verbosity_.ShowProgress()));
     RETURN_IF_ERROR(WriteStdout(ProbeTables(profile)));
@@ -166,7 +163,7 @@ class ProbeVerb : public Verb {
 
  private:
   absl::Status Write(const HostProfile& profile) const {
-    RETURN_IF_ERROR(OfOutput(WriteWholeFile(output_, HostProfileJson(profile))));
+    RETURN_IF_ERROR(OutputStatus(WriteWholeFile(output_, HostProfileJson(profile))));
     return WriteStdout(absl::StrCat("\nwrote ", output_, "\n"));
   }
 

@@ -1,4 +1,4 @@
-// sweep: measures a matrix of configurations, each point by launching it, into a file that a second run goes on with.
+// sweep: measures a matrix of configurations, each point by launching it, into a file that a second run continues.
 
 #include <algorithm>
 #include <filesystem>
@@ -14,7 +14,6 @@
 #include "common/base/status_macros.h"
 #include "common/host/host_info.h"
 #include "common/model/model_description.h"
-#include "common/wire/handshake.h"
 #include "coordinator/bench/bench_work.h"
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/bench/sweep_plan.h"
@@ -22,7 +21,7 @@
 #include "coordinator/cli/options/job_options.h"
 #include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/options/printing.h"
-#include "coordinator/cli/plan/probe.h"
+#include "coordinator/cli/plan/plan_places.h"
 #include "coordinator/cli/sweep/sweep_options.h"
 #include "coordinator/cli/sweep/sweep_points.h"
 #include "coordinator/cli/verb.h"
@@ -40,8 +39,8 @@ constexpr char kProfileFileName[] = "profile.json";  // of the sweep's own probe
 constexpr double kLaunchSeconds = 2, kPointSeconds = 2, kLoadBytesPerSecond = 1e9;
 
 // Why a point has no requests: its options, which are named as fields, or the file of a trace.
-absl::Status OfRequests(const absl::Status& status) {
-  return absl::StartsWith(status.message(), "`") ? UsageError(status.message()) : OfOption("--arrivals", status);
+absl::Status RequestsError(const absl::Status& status) {
+  return absl::StartsWith(status.message(), "`") ? UsageError(status.message()) : OptionError("--arrivals", status);
 }
 
 void AddReport(CLI::App* sweep, std::string* directory) {
@@ -62,7 +61,7 @@ std::string PathIn(const std::string& directory, const char* name) {
   return (std::filesystem::path(directory) / name).string();
 }
 
-// The points of a sweep's directory. Lines that are none are said and left out.
+// The points of a sweep's directory. Lines that are no points are logged and skipped.
 absl::StatusOr<SweepRecords> ReadPoints(const std::string& directory) {
   const std::string path = PathIn(directory, kSweepFileName);
   absl::StatusOr<SweepRecords> records = ReadSweepFile(path);
@@ -130,14 +129,14 @@ void SweepVerb::AddOptions(CLI::App* app) {
   AddVerbosityOptions(app, &verbosity_);
 }
 
-// Everything that can be said before anything starts.
+// Checks everything that can be checked before anything starts.
 absl::Status SweepVerb::Prepare(const RunContext& context) {
   if (context.joined) {
     return UsageError("sweep launches a job for every configuration; start it without mpirun or srun");
   }
   RETURN_IF_ERROR(ResolveSweepLists(&options_));
   ASSIGN_OR_RETURN(model_, OpenDescription(options_.cluster.model, options_.cluster.q2_layout));
-  // What predictions are to rest on; without one that can be read nothing would stand beside the measurements.
+  // The facts of the predictions: if they cannot be read, no measurement would have a prediction.
   for (const std::string& facts : {options_.sources.profile, options_.sources.cluster}) {
     if (facts.empty()) continue;
     if (absl::Status read = ReadHostProfile(facts).status(); !read.ok()) return InputFileError(read.message());
@@ -158,7 +157,7 @@ absl::StatusOr<LaunchOptions> SweepVerb::LaunchOf(const std::vector<SweepConfig>
   int64_t longest = 1;
   for (const SweepConfig& point : points) {
     const absl::StatusOr<std::vector<ArrivingRequest>> requests = RequestsOf(point);
-    if (!requests.ok()) return OfRequests(requests.status());
+    if (!requests.ok()) return RequestsError(requests.status());
     longest = std::max(longest, ContextOf(*requests));
     if (longest > model_->hyper.context) {
       return UsageError(absl::StrCat("--prompt, --output: ", PointName(point), ": a request has ", longest,
@@ -174,15 +173,15 @@ absl::StatusOr<LaunchOptions> SweepVerb::LaunchOf(const std::vector<SweepConfig>
   }
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, model_->hyper, context));
   launch.relaunch_timeout = absl::ZeroDuration();
-  launch.max_losses = 1;  // a measurement with a relaunch in it is none
+  launch.max_losses = 1;  // a relaunch spoils the measurement
   return launch;
 }
 
 SweepOrigin SweepVerb::OriginOf(const SweepConfig& config) const {
-  SweepOrigin origin = OriginHere(*model_);
+  SweepOrigin origin = CurrentOrigin(*model_);
   origin.command = CommandOf(options_, config);
   origin.started_at = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
-  for (const FileFingerprint& shard : model_->file->fingerprints()) origin.file_bytes += shard.size_bytes;
+  origin.file_bytes = TotalBytes(model_->file->fingerprints());
   origin.header_hash = absl::StrCat(absl::Hex(model_->file->fingerprints()[0].header_hash, absl::kZeroPad16));
   origin.processor = ProcessorName();
   origin.cores = AllowedCores();
@@ -214,8 +213,8 @@ absl::Status SweepVerb::PrintPlan(const RunContext& context) const {
   double seconds = load_s * static_cast<double>(launches.size());
   bool known = true;
   for (const SweepLaunch& launch : launches) {
-    ASSIGN_OR_RETURN(const LaunchOptions options, LaunchOf(launch.points, context));
-    for (const SweepConfig& config : launch.points) {
+    ASSIGN_OR_RETURN(const LaunchOptions options, LaunchOf(launch, context));
+    for (const SweepConfig& config : launch) {
       const SweepPoint point = NewPoint(config, options);
       ASSIGN_OR_RETURN(const std::vector<ArrivingRequest> requests, RequestsOf(config));
       int64_t tokens = 0;
@@ -269,7 +268,7 @@ absl::Status SweepVerb::SkipFinished() {
   return absl::OkStatus();
 }
 
-// The facts that predictions rest on, where the user gives none. Without them a sweep measures all the same.
+// Measures the facts of the predictions if the user gives none. The sweep does not need them.
 absl::Status SweepVerb::ProbeHosts(const RunContext& context) {
   PlaceSources& sources = options_.sources;
   if (options_.no_probe || points_.empty() || sources.given()) return absl::OkStatus();
@@ -306,7 +305,7 @@ absl::Status SweepVerb::Run(const RunContext& context) {
   if (options_.cluster.dry_run) return PrintPlan(context);
   RETURN_IF_ERROR(SkipFinished());
   RETURN_IF_ERROR(ProbeHosts(context));
-  for (SweepLaunch& launch : LaunchesOf(points_)) RETURN_IF_ERROR(RunLaunch(std::move(launch.points), context));
+  for (SweepLaunch& launch : LaunchesOf(points_)) RETURN_IF_ERROR(RunLaunch(std::move(launch), context));
   LogInfo(absl::StrCat(done_, " of ", all_, " points are in '", options_.directory, "'"));
   RETURN_IF_ERROR(ReportSweep(options_.directory));
   if (options_.lists.policies.size() > 1) RETURN_IF_ERROR(PrintPolicies());

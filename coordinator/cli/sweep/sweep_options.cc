@@ -138,7 +138,7 @@ ClusterOptions ProbeOptionsOf(const SweepOptions& options) {
   ClusterOptions o = options.cluster;
   const SweepLists& lists = options.lists;
   o.stages = *std::max_element(lists.stages.begin(), lists.stages.end());
-  // The profile has the speeds of so many threads and of all cores, and the planner draws lines between.
+  // The profile has the speeds of this number of threads and of all cores; the planner interpolates.
   o.threads = *std::min_element(lists.threads.begin(), lists.threads.end());
   o.kv_type = lists.kv_types.front();
   return o;

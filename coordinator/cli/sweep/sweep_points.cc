@@ -12,6 +12,7 @@
 #include "coordinator/bench/sweep_plan.h"
 #include "coordinator/cli/options/printing.h"
 #include "coordinator/cli/plan/plan_places.h"
+#include "coordinator/report/sweep_cells.h"
 
 namespace stagecoach {
 namespace {
@@ -63,9 +64,7 @@ struct PolicyResults {
 double MedianOf(const PolicyResults& row, const ComparedFigure& figure) {
   std::vector<double> values;
   for (const SweepResult* result : row.results) values.push_back(figure.of(*result));
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  return SpreadOf(std::move(values)).median;
 }
 
 // The cells of one figure, the best ones starred.
@@ -151,7 +150,7 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
   AddEmulatedLink(options.emulated_link, &places.profile);
   ClusterQuestion question = QuestionOf(model, places, launch);
   question.load = MeanLoad(requests);
-  RETURN_IF_ERROR(SplitAsRun(&question));
+  RETURN_IF_ERROR(UseDefaultSplit(&question));
   const int64_t in_flight =
       point.micro_batches > 0 ? point.micro_batches : static_cast<int64_t>(places.stage_hosts.size());
   // Without a number of their own there are as many in flight as decode rows have groups.
@@ -171,7 +170,7 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
   return prediction;
 }
 
-SweepOrigin OriginHere(const ModelDescription& model) {
+SweepOrigin CurrentOrigin(const ModelDescription& model) {
   const ModelSummary summary = SummarizeModel(model);
   SweepOrigin origin;
   origin.program_version = kProgramVersion;

@@ -25,8 +25,7 @@ struct HostInterfaces {
 std::set<std::string> SharedAddresses(const std::vector<HostInterfaces>& hosts);
 
 // The addresses of a host to be tried, the best first, at most four: those of its name, then those in a network of
-// `own`, then others; IPv4 first; none that it does not have itself, none of its loopback. Shared ones only where there
-// are no others.
+// `own`, then others; IPv4 first; only its own, none of its loopback; shared ones only where there are no others.
 std::vector<std::string> AddressesToTry(const std::vector<pb::HostAddress>& addresses,
                                         const std::vector<std::string>& of_its_name,
                                         const std::vector<pb::HostAddress>& own, const std::set<std::string>& shared);
@@ -39,8 +38,7 @@ Networks ChooseNetworks(const std::vector<HostInterfaces>& hosts);
 std::string NetworkText(const std::string& address, int prefix_bits);
 bool IsInNetwork(const std::string& address, const std::string& network_address, int prefix_bits);
 
-// Whether the name means the machine we run on: localhost, our host name (short or full), or a name of one of our
-// addresses.
+// Whether the name means the machine we run on: localhost, our host name (short or full), or a name of our address.
 bool IsThisHost(const std::string& name);
 
 // The IPv4 networks by which this machine reaches the hosts, by its routes: "10.1.0.0/16,10.2.0.3/31", in the order of

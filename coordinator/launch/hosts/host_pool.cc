@@ -66,7 +66,7 @@ bool HostPool::Advance(absl::Duration waited) {
   }
   network_->Advance();
   if (!network_->ended()) return false;
-  Conclude();
+  ApplyTrial();
   return true;
 }
 
@@ -117,17 +117,17 @@ std::string HostPool::WhyNot(const HostAnswer& answer) const {
   return WhyNotItsIsas(hello, wanted_);
 }
 
-void HostPool::Conclude() {
+void HostPool::ApplyTrial() {
   for (const HostAnswer& answer : survey_->answers()) {
     hosts_stay_ = hosts_stay_ || (answer.report.has_value() && !answer.ended);
     if (answer.report.has_value() && answer.report->left_size() == 0) uncleared_.erase(answer.host);
     std::string why_not = WhyNot(answer);
     const auto unreachable = network_->unreachable().find(answer.host);
     if (why_not.empty() && unreachable != network_->unreachable().end()) why_not = unreachable->second;
-    Judge(answer.host, why_not, answer.report.has_value() ? answer.report->hello() : pb::Hello());
+    SetUsable(answer.host, why_not, answer.report.has_value() ? answer.report->hello() : pb::Hello());
   }
   for (const LaunchHost& host : plan_.hosts) {
-    if (host.here) Judge(host.name(), WhyNotItsIsas(own_, wanted_), own_);
+    if (host.here) SetUsable(host.name(), WhyNotItsIsas(own_, wanted_), own_);
   }
   // Those of the last launch stay where nothing could be tried.
   if (Networks found = network_->networks(); !found.empty()) networks_ = std::move(found);
@@ -135,7 +135,7 @@ void HostPool::Conclude() {
   survey_.reset();
 }
 
-void HostPool::Judge(const std::string& host, const std::string& why_not, const pb::Hello& hello) {
+void HostPool::SetUsable(const std::string& host, const std::string& why_not, const pb::Hello& hello) {
   const bool was_left_out = left_out_.contains(host);
   if (!why_not.empty()) {
     if (!was_left_out) news_.push_back(absl::StrCat("host ", host, " is left out: ", why_not));

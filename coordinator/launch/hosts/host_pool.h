@@ -1,13 +1,12 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_HOSTS_HOST_POOL_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_HOSTS_HOST_POOL_H_
 
-// The hosts of a session over its launches: which of them can run stages now, which are left out and why, and what
-// earlier launches may have left on them.
+// The hosts of a session over its launches: which can run stages, which are left out and why, what launches left.
 //
 // Before each launch the other hosts are asked (host_survey.h), which also ends what lost jobs left there: ranks that
-// still run hold the memory that their successors need. Between those that answer TCP is then tried (network_trial.h).
-// A host that does not answer in time, or that others cannot reach, is left out of that launch: spare hosts take its
-// place, else there are fewer stages. It is asked again before the next one.
+// still run hold memory that the new ones need. Then TCP is tried between the hosts that answered (network_trial.h). A
+// host that does not answer in time or is unreachable is left out of this launch: spare hosts replace it, else there
+// are fewer stages. It is asked again before the next one.
 
 #include <poll.h>
 
@@ -19,7 +18,7 @@
 
 #include "absl/time/time.h"
 #include "common/job/job_choices.h"
-#include "common/wire/bit_class.h"
+#include "common/wire/handshake.h"
 #include "coordinator/launch/hosts/host_survey.h"
 #include "coordinator/launch/hosts/network_trial.h"
 #include "coordinator/launch/launch_plan.h"
@@ -36,42 +35,41 @@ class HostPool {
   ~HostPool() { Clear(); }
   HostPool(const HostPool&) = delete;
 
-  // Starts asking. `again`: hosts that fail to answer are asked on while patience lasts. Hosts without an instruction
-  // set that suits the job are left out. So are spare hosts that cannot read its model, and again any host: after a
-  // reboot a file system may come later. (At first its stage says it, with its reason.)
+  // Starts asking. Hosts without an instruction set that suits the job are left out, and spare hosts that cannot read
+  // its model. `again`: hosts that fail to answer are asked until patience ends, and any host that cannot read the
+  // model is left out: after a reboot a file system may come later. (In the first launch its stage reports that.)
   void Ask(bool again, const pb::ConfigureJob& job);
   bool asking() const { return survey_ != nullptr; }
   void AddWaits(std::vector<pollfd>* waits) const;
   absl::Duration longest_wait() const;
 
-  // While asking: takes what has come, `waited` after the call before. Whether asking has ended: TCP has been tried,
-  // and before that every host of the launch before (at first, every one) has answered and each other had its chance,
-  // or patience was over.
+  // While asking: handles answers, `waited` after the previous call. True when asking has ended: all hosts of the
+  // previous launch (at first, all) answered and the others had their chance, or patience was over; TCP was tried.
   bool Advance(absl::Duration waited);
 
-  // Over the hosts that are not left out; fewer stages than the plan's, possibly none, where these have too few slots.
+  // On the hosts that are not left out; fewer stages than planned, possibly none, where slots are missing.
   Placement Place() const;
 
-  // What has changed since the launch before, as sentences to be shown: hosts left out and why, hosts used again.
+  // Changes since the previous launch, as sentences: hosts left out and why, hosts used again.
   std::vector<std::string> News() const { return news_; }
   // "node3: ...; node5: ..."
   std::string DescribeLeftOut() const;
-  // A host that may have to take stages later has no BF16 dot, so that no answer may be computed with it.
+  // A host that may take stages later has no BF16 dot, so no answer may be computed with it.
   bool SpareLacksBf16Dot() const { return spare_lacks_bf16_dot_; }
 
   // A launch of this name (Launcher::name) uses these hosts.
   void Launched(const Placement& placement, const std::string& name);
 
-  // Ends what is left on the other hosts after the last launch, as far as they answer in a few seconds.
+  // Ends what the last launch left on other hosts, if they answer within a few seconds.
   void Clear();
 
  private:
   bool AllAsked(absl::Duration waited);
   void TryNetwork();
-  void Conclude();
+  void ApplyTrial();
   std::string WhyNot(const HostAnswer& answer) const;
   // `hello`: of a host that can be used.
-  void Judge(const std::string& host, const std::string& why_not, const pb::Hello& hello);
+  void SetUsable(const std::string& host, const std::string& why_not, const pb::Hello& hello);
 
   const LaunchPlan& plan_;
   const absl::Duration patience_;

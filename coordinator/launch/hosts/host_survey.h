@@ -1,12 +1,12 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_HOSTS_HOST_SURVEY_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_HOSTS_HOST_SURVEY_H_
 
-// Asks other hosts, all at once, before ranks are started there: can they be reached, what can they do, what limits
-// ranks there, and has what an earlier job left on them gone? A login that asks a person for a password, a passphrase
-// or to confirm a host has failed. Each is asked by one process, the remote shell of the launcher, that runs
+// Asks other hosts, all at once, before ranks start there: whether they are reachable, their abilities and limits, and
+// whether an earlier job's processes are gone. A login that prompts for a password, a passphrase or a host's
+// confirmation has failed. For each host the launcher's remote shell runs
 //   stage_worker --host-report [--clear NAME]... [--model FILE] [--network SECONDS]
-// there. It ends every process of the launches of these names, removes their directories, and answers with one line
-// (common/wire/host_report.h). With --network it then stays, to be tried by TCP (network_trial.h).
+// there, which ends all processes of the named launches, removes their directories, and answers with one line
+// (common/wire/host_report.h). With --network it then stays for a NetworkTrial.
 
 #include <poll.h>
 #include <sys/types.h>
@@ -37,8 +37,8 @@ HostQuestion AskHost(const LauncherBackend& backend, const JobPrograms& programs
                      const std::vector<std::string>& clear, const std::string& model = "",
                      absl::Duration network = absl::ZeroDuration());
 
-// How long hosts wait for a NetworkTrial that begins when all have answered, or `patience` is over; zero where there is
-// none, because the user has made settings for the network. `stays`: hosts are known to stay behind their report.
+// How long hosts wait for a NetworkTrial, which begins when all have answered or `patience` is over; zero if there is
+// none because the user has set the networks. `stays`: hosts are known to stay after their report.
 absl::Duration AwaitsTrial(const LauncherBackend& backend, absl::Duration patience, bool stays);
 
 // Whether processes of the launch of that name are stopped there.

@@ -1,16 +1,15 @@
 #ifndef STAGECOACH_COORDINATOR_LAUNCH_HOSTS_NETWORK_TRIAL_H_
 #define STAGECOACH_COORDINATOR_LAUNCH_HOSTS_NETWORK_TRIAL_H_
 
-// Tries TCP between the hosts of a launch before ranks are started there, with what a rank needs: any port, large
-// messages, both ways (common/net/tcp_trial.h). A firewall that lets a login in may stop MPI's connections, and a job
-// whose ranks cannot reach each other waits without a word.
+// Tries TCP between the hosts of a launch before ranks start there, with what a rank needs: any port, large messages,
+// both ways (common/net/tcp_trial.h). Firewalls that permit logins may block MPI, and a job would hang silently.
 //
 //   this host ── control ──> each host, which listens since its report (stage_worker/host_report.h)
 //   each host ─────────────> this host
 //   host of stage k <──────> host of stage k+1, as the control connections order it
 //
-// A host that fails is left out, and the stages are placed anew, until all that would be neighbours have been tried. It
-// takes milliseconds where everything passes, else kTrialPatience for each of these rounds.
+// A host that fails is left out and the stages are placed again, until all neighbours have been tried. That takes
+// milliseconds if everything passes, else kTrialPatience for each round.
 
 #include <poll.h>
 
@@ -30,11 +29,11 @@
 
 namespace stagecoach {
 
-// Not thread-safe. It waits for nothing: whoever owns it polls.
+// Not thread-safe. Never blocks: its owner polls.
 class NetworkTrial {
  public:
-  // `hosts`, `stages`: of the launch. `left_out`: hosts that cannot be used anyhow. `answers`: of the others; those
-  // without a place to be tried at are taken as they are, untried.
+  // `hosts`, `stages`: of the launch. `left_out`: hosts that cannot be used. `answers`: of the others; hosts without
+  // an address to try are used untried.
   NetworkTrial(std::vector<LaunchHost> hosts, int stages, std::set<std::string> left_out,
                const std::vector<HostAnswer>& answers);
 
@@ -43,7 +42,7 @@ class NetworkTrial {
   void Advance();
   bool ended() const { return ended_; }
 
-  // When it has ended: hosts that cannot take part, with who cannot reach whom and what to do.
+  // After the end: the hosts that cannot take part, with who cannot reach whom and what to do.
   const std::map<std::string, std::string>& unreachable() const { return unreachable_; }
   // For the launch that the others make.
   Networks networks() const;

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_POLICY_LEAST_SQUARES_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_POLICY_LEAST_SQUARES_H_
 
-// Least squares with coefficients that cannot be negative, for what times are made of: y = sum of coefficient[i] *
-// feature[i], from the sums of the normal equations. Pure; not thread-safe.
+// Least squares with coefficients >= 0, by normal equations: y = sum of coefficient[i] * feature[i]. Not thread-safe.
 
 #include <algorithm>
 #include <array>
@@ -25,7 +24,7 @@ struct LeastSquares {
     }
   }
 
-  // All that was observed counts for `part` of what it did.
+  // Scales the weight of all observations.
   void Scale(double part) {
     for (std::array<double, N>& row : products) {
       for (double& product : row) product *= part;
@@ -33,11 +32,10 @@ struct LeastSquares {
     for (double& value : with_value) value *= part;
   }
 
-  // doubt[i]: how strongly coefficient i is taken for 0 before the observations tell, as much as this many of them with
-  // feature 1 and value 0. It decides what explains a value where the features never differed, and is nothing beside
-  // observations whose features did. All 0 before any observation.
+  // doubt[i]: the prior that coefficient i is 0, as strong as so many observations with feature 1 and value 0. It
+  // decides between features that never differed. All 0 before any observation.
   std::array<double, N> Solve(const std::array<double, N>& doubt) const {
-    // The most negative coefficient is left out, and the others take what it explained.
+    // Drop the most negative coefficient and fit the others again.
     std::array<bool, N> used;
     used.fill(true);
     while (true) {
@@ -51,7 +49,7 @@ struct LeastSquares {
  private:
   static constexpr double kSingular = 1e-9;
 
-  // By Gaussian elimination with pivots; what is not used, and directions that nothing tells about, give 0.
+  // By Gaussian elimination with pivots; unused and undetermined coefficients are 0.
   std::array<double, N> SolveFor(const std::array<bool, N>& used, const std::array<double, N>& doubt) const {
     std::array<std::array<double, N>, N> m{};
     std::array<double, N> v{};
@@ -82,7 +80,7 @@ struct LeastSquares {
   }
 };
 
-// Over the results of late: the weight of an observation halves every `memory` ones.
+// With exponential forgetting: the weight of an observation halves every `memory` later ones.
 template <size_t N>
 class ForgetfulFit {
  public:

@@ -1,31 +1,29 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_POLICY_PHASES_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_POLICY_PHASES_H_
 
-// Offline: chunks alone until no prompt has work, then decode rows alone until prompts pay. Prompts wait for the
-// sequences that decode, of which each ends.
+// Offline: only chunks until no prompt has work, then only decode rows until a prompt phase pays. Prompts wait for
+// decoding sequences, of which each ends.
 //
-// Steps of prompts are long and those of decode rows short; in a pipeline that changes between them, stages wait. As
-// sequences end, decode micro-batches shrink, each reading all weights for fewer rows, and room comes free for prompts.
-// These get their phase as soon as decoding loses more by its small micro-batches than the change costs: when
+// Prompt steps are long, decode steps short; alternating between them leaves stages idle. As sequences end, decode
+// micro-batches shrink, each still reads all weights, and room for prompts comes free. The prompt phase begins when
+// decoding loses more by small micro-batches than the change costs:
 //   I_decode < I_prefill
-//   I_decode = (b / (max(1, b) + v(b))) / (B / (max(1, B) + v(B)))  work per time of decoding now, beside that after it
-//   I_prefill = 1 - (S - 1) * max(0, x - B) / T_p                   the part of a phase of prompts that is no bubble
-//   T_p = W + v(x) * ceil(W / x) + (S - 1) * (x + v(x))             its length, in the time that a row takes
-//   b = n / G, B = (n + k) / G   rows of a decode micro-batch now, and with the k sequences that could be admitted, of
-//                                W prompt rows together; max(1, ...): with fewer sequences than groups some are missing
-//   v(r)                         rows that would take as long as what a step of r rows takes beside their work,
-//                                (t0 + e * (w(r) - 1)) / c of RowCost
+//   I_decode = (b / (max(1, b) + v(b))) / (B / (max(1, B) + v(B)))  rate of decoding now, relative to after the phase
+//   I_prefill = 1 - (S - 1) * max(0, x - B) / T_p                   the part of the phase that is no bubble
+//   T_p = W + v(x) * ceil(W / x) + (S - 1) * (x + v(x))             its length, in units of a row's time
+//   b = n / G, B = (n + k) / G   rows of a decode micro-batch now, and with the k admissible sequences, which have W
+//                                prompt rows; max(1, ...): with fewer sequences than groups some groups are missing
+//   v(r)                         fixed cost of a step of r rows, in rows: (t0 + e * (w(r) - 1)) / c of RowCost
 //   G, S                         decode groups, stages
-// A step has the x rows that make T_p least,
+// A step has the x rows that minimize T_p,
 //   x = sqrt(v(x) * W / (S - 1))
-// of the W rows that are left at the time, so that steps shrink towards the end of the phase, where the stages wait for
-// the last one; at least kEqualTimeLeastRows, at most what a micro-batch may have. With experts steps of few rows are
-// all reading, from which what a row costs cannot be told: a step is at most twice as large as those of late.
+// with the current W, so that steps shrink towards the end of the phase, where stages wait for the last one; at least
+// kEqualTimeLeastRows, at most a micro-batch's limit. With experts, a step is at most twice as large as recent ones:
+// small steps only read, which does not show what a row costs.
 //
-// Source: the comparison of spatial and temporal intensity in TD-Pipe (Zhang et al., 2025, arXiv 2506.10470). There the
-// intensity of decoding is taken beside that of a profiled batch of fixed size; here beside that of the batch that the
-// change would give, for a small pool may never hold the other, and times come from the fit. There a step is a prompt;
-// the length of a step here is that of a pipeline's fill and drain, (n + S - 1) * t.
+// Source: spatial against temporal intensity in TD-Pipe (Zhang et al., 2025, arXiv 2506.10470), which compares with a
+// profiled batch of fixed size. Here it is the batch after the change, since a small pool may never hold the other, and
+// times are fitted. There a step is a prompt; here a phase lasts as long as fill and drain, (n + S - 1) * t.
 
 #include <cstdint>
 #include <optional>
@@ -45,7 +43,7 @@ struct PhaseLoad {
   std::optional<RowCost> cost;  // v is kUnknownFixedRows before it is known
 };
 
-// About what a step costs for none of its rows on two cores and Q8_0, in rows.
+// The fixed cost of a step on two cores with Q8_0, in rows.
 inline constexpr double kUnknownFixedRows = 16;
 
 int64_t PhaseStepRows(const PhaseLoad& load);  // x

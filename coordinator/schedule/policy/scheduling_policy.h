@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_POLICY_SCHEDULING_POLICY_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_POLICY_SCHEDULING_POLICY_H_
 
-// What the next micro-batch is made of: how many prompt rows, how many decode rows, and which of them first. A policy
-// is a file of this folder, which says what it does, and a line in scheduling_policy.cc. Which sequences the rows
-// belong to and who gets the blocks is the scheduler's (scheduler.h). Pure; not thread-safe.
+// Decides what the next micro-batch holds: how many prompt rows and decode rows, and which come first. A policy is a
+// class of this folder and a line in scheduling_policy.cc. The scheduler decides which sequences the rows belong to and
+// who gets blocks (scheduler.h). Pure; not thread-safe.
 
 #include <cstdint>
 #include <limits>
@@ -31,7 +31,7 @@ struct PolicyOptions {
 struct PolicyLoad {
   int64_t running = 0;        // sequences with blocks
   int64_t decoding = 0;       // of them
-  bool first_tokens = false;  // any are in flight: somebody is about to decode
+  bool first_tokens = false;  // any are in flight: a sequence is about to decode
   int64_t admissible = 0;     // about how many of those that wait could be admitted now
   int64_t prompt_rows = 0;    // to hand out: of those that run, and about those of the admissible ones
   int32_t decode_groups = 1;  // micro-batches that decode rows go round in
@@ -65,7 +65,7 @@ class SchedulingPolicy {
   virtual ~SchedulingPolicy() = default;
   // Fills an empty draft. One that stays empty may be followed by another at once.
   virtual void Compose(PolicyDraft& draft) = 0;
-  // What was composed last is on its way; the oldest on its way came back; what it took the slowest stage.
+  // The last draft was submitted; the oldest micro-batch in flight came back; its time in the slowest stage.
   virtual void Submitted(const MicroBatch&) {}
   virtual void Confirmed() {}
   virtual void ObserveStepTime(const MicroBatch&, int64_t /*slowest_us*/) {}

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kRowsScale = 64, kPairsScale = 512 * 1024;  // features of about 1
 
-void NoteRows(double rows, double* most_rows) {  // of a step of late
+void TrackMostRows(double rows, double* most_rows) {  // of a step of late
   *most_rows = std::max(*most_rows * std::exp2(-1 / StepTimeFit::kMemory), rows);
 }
 
@@ -34,7 +34,7 @@ double StepTimeModel::MostUs(double rows, double pairs) const {
 
 void StepTimeFit::Add(int64_t rows, double pairs, int64_t slowest_us) {
   const auto of = static_cast<double>(rows);
-  NoteRows(of, &most_rows_);
+  TrackMostRows(of, &most_rows_);
   std::array<double, 3 + StepTimeModel::kSlopes> features = {1, reads_.Of(of) - 1, pairs / kPairsScale};
   for (size_t i = 0; i < StepTimeModel::kSlopes; ++i)
     features[3 + i] = std::max(0.0, of - StepTimeModel::kFrom[i]) / kRowsScale;
@@ -52,7 +52,7 @@ void StepTimeFit::Add(int64_t rows, double pairs, int64_t slowest_us) {
 void RowCostFit::Add(int64_t rows, int64_t slowest_us) {
   const auto of = static_cast<double>(rows);
   fit_.Add({1, of / kRowsScale, reads_.Of(of) - 1}, static_cast<double>(slowest_us));
-  NoteRows(of, &most_rows_);
+  TrackMostRows(of, &most_rows_);
   if (fit_.seen() < StepTimeFit::kNeeded) return;
   const auto [fixed, row, read] = fit_.Solve();
   cost_ = RowCost{fixed, row / kRowsScale, read, reads_, most_rows_};

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_POLICY_STEP_TIME_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_POLICY_STEP_TIME_H_
 
-// What a step takes the slowest stage, learned from the times of results: two models, each for what it decides. Both
-// are least squares that forget (least_squares.h), none of whose coefficients is negative. Pure; not thread-safe.
+// Two models of the slowest stage's time for a step, fitted to the times of results by non-negative least squares with
+// exponential forgetting (least_squares.h). Pure; not thread-safe.
 
 #include <array>
 #include <cmath>
@@ -15,8 +15,7 @@
 
 namespace stagecoach {
 
-// How much of its weights a step reads, by its rows. By default all rows see all weights. With experts a row sees those
-// that it chooses, and a step reads what some row sees.
+// How much of its weights a step reads, by its rows: all by default; with experts, those that some row chooses.
 struct ReadCurve {
   double experts = 0;  // share of the weights that are experts'
   double chosen = 1;   // share of the experts that a row chooses: above 0, at most 1
@@ -38,14 +37,14 @@ double AttentionPairs(const MicroBatch& batch);
 
 // By rows and by what they attend to:
 //   t(r, p) = t0 + e * (w(r) - 1) + sum over j of c_j * max(0, r - R_j) + a * p
-// of a micro-batch of r rows, of prompts or decoding alike, which attend to p pairs of a row and a position.
-//   t0   reading the weights that one row sees, and what else a step takes however few its rows are
-//   w    how many times as much r rows read (ReadCurve; 1 without experts), e: as much as one row reads once more
-//   c_j  a row's work, by three slopes: reading hides the work of few rows, and where experts are read that of many
+// for a micro-batch of r rows, prompt and decode rows alike, which attend to p pairs of a row and a position.
+//   t0   fixed: reading what one row needs, and all else that does not depend on r
+//   w    how many times as much r rows read (ReadCurve; 1 without experts); e: the time to read what one row needs
+//   c_j  work of rows, by three slopes: reading hides the work of few rows, and with experts that of many
 //   a    attention
-// Two answers for more rows than any step of late had:
-//   Us       as the formula has it. Too little where reading still hides the rows' work.
-//   MostUs   a row costs no less than it did in the largest step of late. Too much where rows share what is read.
+// Two estimates for more rows than any recent step had:
+//   Us       the formula. Too low where reading still hides the rows' work.
+//   MostUs   a row costs no less than in the largest recent step. Too high where rows share what is read.
 struct StepTimeModel {
   static constexpr size_t kSlopes = 3;
   static constexpr std::array<double, kSlopes> kFrom = {0, 32, 128};  // R_j
@@ -79,13 +78,12 @@ class StepTimeFit {
   std::optional<StepTimeModel> time_;
 };
 
-// By rows alone, with one slope, as phases.h wants it:
+// By rows alone, with one slope, for phases.h:
 //   t(r) = t0 + e * (w(r) - 1) + c * r
-// Between 4 and 200 rows of an expert model it is off by up to half. Without e a line that is right for few rows has
-// many cost far too much: prompts went in steps of 64 rows where 512 cost little more, which took deepseek-v3,
-// gpt-oss-120b and kimi-k2 up to a third of their tokens/s (simulated, 4 to 16 hosts). e is not t0: the slowest stage
-// is often another one for few rows (the last one, which has the head) than for many. While all micro-batches have one
-// size, c explains what it can: extrapolated to more rows, a step is then rather thought too slow.
+// Between 4 and 200 rows of an expert model it is off by up to half. Without e, a line fitted to few rows overestimates
+// many: prompts went in steps of 64 rows where 512 cost little more, which cost deepseek-v3, gpt-oss-120b and kimi-k2
+// up to a third of their tokens/s (simulated, 4 to 16 hosts). e is not t0: for few rows the slowest stage is often the
+// last one, which has the head. While all micro-batches have one size, c absorbs t0, which errs towards steps too slow.
 struct RowCost {
   double fixed_us = 0;   // t0
   double row_us = 0;     // c; 0 where rows cost nothing that shows

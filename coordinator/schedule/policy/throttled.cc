@@ -1,7 +1,6 @@
 #include "coordinator/schedule/policy/throttled.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace stagecoach {
 namespace {

@@ -1,40 +1,38 @@
 #ifndef STAGECOACH_COORDINATOR_SCHEDULE_POLICY_THROTTLED_H_
 #define STAGECOACH_COORDINATOR_SCHEDULE_POLICY_THROTTLED_H_
 
-// Service: decode rows, then as many prompt rows as decoding sequences can bear, so that these wait little and prompts
-// still come in:
+// Service: decode rows first, then as many prompt rows as keep decoding sequences from waiting long:
 //   P = max(MinP, min(MaxP * max(0, (f - r) / (1 - r)), max(P_half, min(P_gap, max(W / T, P_good)))))
-// W: prompt rows that wait, of admitted sequences and of those that could be admitted, spread over T micro-batches.
-// f: the free share of the KV blocks. The fewer are left, the slower new ones are filled: decoding needs them.
-// MinP rows are always given, so that a prompt never stands still; a micro-batch may have room for fewer.
+// W: waiting prompt rows, of admitted and of admissible sequences, spread over T micro-batches.
+// f: the free share of the KV blocks. With few blocks left, prompts slow down: decoding needs the blocks.
+// MinP rows are always granted, so that prompts progress; a micro-batch may have room for fewer.
 //
-// The other three come from t(x, D): what the slowest stage takes for x rows of the next prompt beside D decode rows
-// (step_time.h). Prompts come in at the rate x / t(x, D).
-//   P_gap   the most rows whose step is no longer than G / M: a decode row comes back after M micro-batches. More rows
-//           than late steps had count as dear as theirs: the first chunk of 512 would be the longest gap of all
-//   P_good  the fewest rows at kGoodRate of the best rate of up to MaxP rows, with D = 0: decode rows are no waste
-//   P_half  the fewest rows at kLeastRate of the best rate, at most kRowsGrowth times the rows of late steps; 0 where G
-//           was asked for
+// The other terms come from t(x, D), the slowest stage's time for x rows of the next prompt beside D decode rows
+// (step_time.h). Prompts progress at the rate x / t(x, D).
+//   P_gap   the most rows whose step takes at most G / M: a decode row returns after M micro-batches. More rows than
+//           recent steps had cost no less each than theirs: else the first chunk of 512 would cause the longest gap
+//   P_good  the fewest rows at kGoodRate of the best rate of up to MaxP rows, with D = 0
+//   P_half  the fewest rows at kLeastRate of the best rate, at most kRowsGrowth times those of recent steps; 0 where G
+//           is given
 // G is `slo_itl_us`, or without it kGapShare of the larger of kGapUs and kGapSteps decode steps, M * t(0, D):
 //   rate of P_gap rows   longest gap   rate of prompts     seen with
 //   >= kGoodRate         G             >= kGoodRate        0.6B, 2 stages; experts that a step reads whole within G
 //   >= kLeastRate        G             what fits G         8B, 40 GB/s: decode steps longer than kGapUs / kGapSteps
 //   <  kLeastRate        grows         kLeastRate          few decode rows beside experts that take G and more to read
-// After short steps the next is at most kStepGrowth times the shortest of the M before it, or G / (2 M - 1): the last
-// of M long ones that follow each other at once waits for the others at stage 0, and then takes M steps as they do.
+// A step is at most kStepGrowth times the shortest of the M before it, or G / (2 M - 1): the last of M long steps in
+// sequence waits for the others at stage 0, and then takes M steps as they do.
 //
-// Before t is known, P is MinP. Nothing is limited while nobody decodes and no first token is in flight. A micro-batch
-// without decode rows is limited like all others: those that decode queue behind it at every stage. A prompt starves
-// while decode rows leave it none; MinP rows follow.
+// Before t is known, P is MinP. Without decoding sequences and first tokens in flight there is no limit. Micro-batches
+// without decode rows are limited too: decode rows queue behind them at every stage. A starving prompt gets MinP rows.
 //
 // Sources
 //   W, f, T, r               token throttling of gLLM (Guo et al., 2025, arXiv 2504.14775), which has no t, and where
 //                            MaxP bounds a micro-batch without decode rows too
 //   kGapUs                   reading speed: about four words a second
-//   kGapSteps, kGoodRate,    what each buys: "Taking prompts in" of tests/bench/README.md
+//   kGapSteps, kGoodRate,    measured: "Taking prompts in" of tests/bench/README.md
 //   kLeastRate
-//   kGapShare, kStepGrowth   a flow shop of 2 to 16 stages: while steps grow by a fifth the longest gap is 1.11 G, and
-//                            where nothing bounds their growth (2 - 1 / M) G; steps take up to a tenth more than t
+//   kGapShare, kStepGrowth   a flow shop of 2 to 16 stages: the longest gap is 1.11 G with steps growing by a fifth,
+//                            (2 - 1 / M) G with unbounded growth; steps take up to a tenth more than t
 
 #include <cstdint>
 #include <deque>

@@ -9,10 +9,10 @@
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
 #include "coordinator/answer/answer.h"
-#include "coordinator/answer/end_of_generation.h"
 #include "coordinator/serve/api/api_dialect.h"
 #include "coordinator/serve/api/token_text.h"
 #include "coordinator/text/output/output_parser.h"
+#include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 namespace {
@@ -81,7 +81,7 @@ struct ApiCall::State {
   };
 
   explicit State(CallPlan plan_of) : plan(std::move(plan_of)) {
-    writer = plan.api->write(plan);
+    writer = MakeAnswerWriter(plan);
     for (const CallPrompt& prompt : plan.prompts) {
       usage.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
       for (int i = 0; i < plan.fields.n; ++i) {

@@ -75,8 +75,7 @@ struct PreparedCall {
   std::optional<ApiError> error;
 };
 
-// Reads the body of a request. `model` outlives the call. Takes as long as the prompt's tokens do; call it on no thread
-// that others wait for.
+// Reads the body of a request. `model` outlives the call. Tokenizes the prompt: not for a thread that others wait for.
 PreparedCall PrepareCall(const ApiDialect& api, absl::string_view body, const ServedModel& model,
                          const CallContext& context);
 // The same of an object that ParseJson gave.

@@ -46,24 +46,24 @@ Json TimingsJson(const AnswerTotals& totals) {
 class StreamWriter final : public AnswerWriter {
  public:
   // The head is the same in every event, so it is written once.
-  StreamWriter(const OpenAiForm& form, const CallPlan& plan) : form_(form), plan_(plan) {
-    std::string head = CompactJson(HeadJson(plan, form.stream_object));
+  explicit StreamWriter(const CallPlan& plan) : api_(*plan.api), plan_(plan) {
+    std::string head = CompactJson(HeadJson(plan, api_.stream_object));
     head.pop_back();  // the closing brace
     start_ = absl::StrCat("data: ", head, ",\"choices\":[");
   }
 
-  std::string Begin(size_t choice) override { return form_.first == nullptr ? "" : Event(form_.first(choice)); }
+  std::string Begin(size_t choice) override { return api_.first == nullptr ? "" : Event(api_.first(choice)); }
 
   std::string Put(size_t choice, const AnswerPiece& piece) override {
     if (piece.empty()) return "";
     Json logprobs;
-    if (!piece.tokens.empty()) form_.list(plan_, piece.tokens, &logprobs);
+    if (!piece.tokens.empty()) api_.list(plan_, piece.tokens, &logprobs);
     std::string events;
     const size_t deltas = piece.deltas.size();
     for (size_t i = 0; i < std::max<size_t>(deltas, 1); ++i) {
       const OutputDelta* delta = i < deltas ? &piece.deltas[i] : nullptr;
       const bool last = i + 1 >= deltas;
-      events += Event(form_.part(plan_, choice, delta, last ? std::move(logprobs) : Json(nullptr), nullptr));
+      events += Event(api_.part(plan_, choice, delta, last ? std::move(logprobs) : Json(nullptr), nullptr));
     }
     return events;
   }
@@ -89,12 +89,12 @@ class StreamWriter final : public AnswerWriter {
     return events + "data: [DONE]\n\n";
   }
 
-  std::string Fail(const ApiError& error) override { return absl::StrCat("data: ", plan_.api->error(error), "\n\n"); }
+  std::string Fail(const ApiError& error) override { return absl::StrCat("data: ", ErrorBody(error), "\n\n"); }
 
  private:
   // A choice that says nothing new, but why it ended where it did.
   Json Nothing(size_t choice, Json finish_reason) const {
-    return form_.part(plan_, choice, nullptr, nullptr, std::move(finish_reason));
+    return api_.part(plan_, choice, nullptr, nullptr, std::move(finish_reason));
   }
 
   // `more`: further members of the event, each behind a comma.
@@ -103,32 +103,27 @@ class StreamWriter final : public AnswerWriter {
     return absl::StrCat(start_, CompactJson(choice), "]", usage, more, "}\n\n");
   }
 
-  const OpenAiForm& form_;
+  const ApiDialect& api_;
   const CallPlan& plan_;
   std::string start_;  // of each event, up to the choices
 };
 
 class BodyWriter final : public AnswerWriter {
  public:
-  BodyWriter(const OpenAiForm& form, const CallPlan& plan) : form_(form), plan_(plan), choices_(plan.choices()) {
+  explicit BodyWriter(const CallPlan& plan) : api_(*plan.api), plan_(plan), choices_(plan.choices()) {
     for (Choice& choice : choices_) {
-      if (plan.lists_tokens()) form.list(plan, {}, &choice.logprobs);
+      if (plan.lists_tokens()) api_.list(plan, {}, &choice.logprobs);
     }
   }
-
-  std::string Begin(size_t) override { return ""; }
 
   std::string Put(size_t choice, const AnswerPiece& piece) override {
     Choice& c = choices_[choice];
     for (const OutputDelta& delta : piece.deltas) {
       (delta.kind == OutputKind::kReasoning ? c.reasoning : c.content) += delta.text;
     }
-    if (!piece.tokens.empty()) form_.list(plan_, piece.tokens, &c.logprobs);
+    if (!piece.tokens.empty()) api_.list(plan_, piece.tokens, &c.logprobs);
     return "";
   }
-
-  std::string PutToken(size_t) override { return ""; }
-  std::string PutProgress(size_t, const pb::PrefillProgress&) override { return ""; }
 
   std::string EndChoice(size_t choice, const std::string& finish_reason) override {
     choices_[choice].finish_reason = finish_reason;
@@ -137,11 +132,11 @@ class BodyWriter final : public AnswerWriter {
 
   std::string End(size_t choice, const std::string& finish_reason, const AnswerTotals& totals) override {
     EndChoice(choice, finish_reason);
-    Json body = HeadJson(plan_, form_.body_object);
+    Json body = HeadJson(plan_, api_.body_object);
     Json list = Json::array();
     for (size_t i = 0; i < choices_.size(); ++i) {
       Choice& c = choices_[i];
-      list.push_back(form_.whole(plan_, i, c.content, c.reasoning, std::move(c.logprobs), c.finish_reason));
+      list.push_back(api_.whole(plan_, i, c.content, c.reasoning, std::move(c.logprobs), c.finish_reason));
     }
     body["choices"] = std::move(list);
     body["usage"] = UsageJson(totals.usage);
@@ -149,7 +144,7 @@ class BodyWriter final : public AnswerWriter {
     return CompactJson(body);
   }
 
-  std::string Fail(const ApiError& error) override { return plan_.api->error(error); }
+  std::string Fail(const ApiError& error) override { return ErrorBody(error); }
 
  private:
   struct Choice {
@@ -157,16 +152,16 @@ class BodyWriter final : public AnswerWriter {
     Json logprobs;
   };
 
-  const OpenAiForm& form_;
+  const ApiDialect& api_;
   const CallPlan& plan_;
   std::vector<Choice> choices_;
 };
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> WriteOpenAi(const OpenAiForm& form, const CallPlan& plan) {
-  if (plan.fields.stream) return std::make_unique<StreamWriter>(form, plan);
-  return std::make_unique<BodyWriter>(form, plan);
+std::unique_ptr<AnswerWriter> MakeAnswerWriter(const CallPlan& plan) {
+  if (plan.fields.stream) return std::make_unique<StreamWriter>(plan);
+  return std::make_unique<BodyWriter>(plan);
 }
 
 }  // namespace stagecoach

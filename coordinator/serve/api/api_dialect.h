@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_API_API_DIALECT_H_
 #define STAGECOACH_COORDINATOR_SERVE_API_API_DIALECT_H_
 
-// The APIs whose calls produce tokens. A new one is a file that ends with its ApiDialect, and its entry in
-// kApiDialects; everything else visits that table. Also here: what such a file fills (CallPlan) and writes with
-// (AnswerWriter).
+// The APIs whose calls produce tokens. A new one is a file with its ApiDialect, and an entry in kApiDialects, which all
+// else visits. Also here: what such a file fills (CallPlan), and what writes the answer (AnswerWriter).
 
 #include <cstdint>
 #include <memory>
@@ -19,13 +18,13 @@
 #include "coordinator/serve/api/api_error.h"
 #include "coordinator/serve/api/generation_fields.h"
 #include "coordinator/serve/api/served_model.h"
-#include "coordinator/text/output/output_format.h"
+#include "coordinator/text/output/output_parser.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
 
-class AnswerWriter;
-
+// Answers have OpenAI's form: a stream is events "data: {id, object, created, model, choices, usage}" and then [DONE],
+// or an event with the error and nothing after it; a body has the same members. ErrorBody is the form of a failure.
 struct ApiDialect {
   const char* name;       // "chat", in metrics
   const char* path;       // that calls are POSTed to
@@ -33,9 +32,17 @@ struct ApiDialect {
   bool list_end;          // log-probabilities are given for the token that ended the answer, too
   // Reads what the API has of its own, and the prompts. `fields` is the body.
   absl::Status (*read)(FieldReader* fields, const ServedModel& model, const CallContext& context, CallPlan* plan);
-  // `plan` outlives the writer.
-  std::unique_ptr<AnswerWriter> (*write)(const CallPlan& plan);
-  std::string (*error)(const ApiError& error);  // the body of an answer that failed
+
+  const char* stream_object;  // the `object` of a stream's events
+  const char* body_object;
+  Json (*first)(size_t choice);  // in the first event of a stream; null: there is none before the first piece
+  // A choice in an event: one delta, or nothing new where that is null.
+  Json (*part)(const CallPlan& plan, size_t choice, const OutputDelta* delta, Json logprobs, Json finish_reason);
+  // A choice in a body.
+  Json (*whole)(const CallPlan& plan, size_t choice, const std::string& content, const std::string& reasoning,
+                Json logprobs, const std::string& finish_reason);
+  // Appends tokens to `logprobs`, which is null before the first.
+  void (*list)(const CallPlan& plan, const std::vector<ListedToken>& tokens, Json* logprobs);
 };
 
 extern const ApiDialect kCompletionsApi, kChatApi;
@@ -81,41 +88,20 @@ struct AnswerTotals {
   int64_t predicted_us = 0;  // from the first token of any choice to the last of any
 };
 
-// The form of an answer, as a stream of events or as one body. What is returned is to be sent now; bodies return
-// nothing before End or Fail. For each choice, from 0: Begin, any number of Put, EndChoice; for the last of them that
-// ends End instead. Not thread-safe.
+// Writes an answer as a stream of events or as one body. Each call returns what is to be sent now; bodies return
+// nothing before End or Fail. For each choice, from 0: Begin, Puts, EndChoice; End for the last. Not thread-safe.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
-  virtual std::string Begin(size_t choice) = 0;
+  virtual std::string Begin(size_t /*choice*/) { return ""; }
   virtual std::string Put(size_t choice, const AnswerPiece& piece) = 0;
-  // A token came that gives no text now.
-  virtual std::string PutToken(size_t choice) = 0;
-  // How far a choice's prompt is.
-  virtual std::string PutProgress(size_t choice, const pb::PrefillProgress& progress) = 0;
+  virtual std::string PutToken(size_t /*choice*/) { return ""; }  // a token that gives no text now
+  virtual std::string PutProgress(size_t /*choice*/, const pb::PrefillProgress&) { return ""; }  // of the prompt
   virtual std::string EndChoice(size_t choice, const std::string& finish_reason) = 0;
   virtual std::string End(size_t choice, const std::string& finish_reason, const AnswerTotals& totals) = 0;
-  // The answer cannot go on: its last bytes.
-  virtual std::string Fail(const ApiError& error) = 0;
+  virtual std::string Fail(const ApiError& error) = 0;  // the answer cannot go on: its last bytes
 };
-
-// What a choice looks like in answers of OpenAI's form.
-struct OpenAiForm {
-  const char* stream_object;  // what the events of a stream call themselves
-  const char* body_object;
-  Json (*first)(size_t choice);  // in the first event of a stream; null: there is none before the first piece
-  // In an event: one delta, or nothing new where that is null.
-  Json (*part)(const CallPlan& plan, size_t choice, const OutputDelta* delta, Json logprobs, Json finish_reason);
-  // In a body.
-  Json (*whole)(const CallPlan& plan, size_t choice, const std::string& content, const std::string& reasoning,
-                Json logprobs, const std::string& finish_reason);
-  // Appends tokens to `logprobs`, which is null before the first.
-  void (*list)(const CallPlan& plan, const std::vector<ListedToken>& tokens, Json* logprobs);
-};
-
-// Of streams, "data: {id, object, created, model, choices, usage}" and then [DONE], or an event with the error and
-// nothing after it; and of bodies with the same members. All outlive the writer.
-std::unique_ptr<AnswerWriter> WriteOpenAi(const OpenAiForm& form, const CallPlan& plan);
+std::unique_ptr<AnswerWriter> MakeAnswerWriter(const CallPlan& plan);  // `plan` outlives it
 
 }  // namespace stagecoach
 

@@ -52,7 +52,7 @@ ApiError ApiErrorOf(const absl::Status& status) {
 }
 
 ApiError RefusedBySession(const absl::Status& status) {
-  ApiErrorKind kind = ApiErrorCode::kStagesLost;  // the session has ended by itself
+  ApiErrorKind kind = ApiErrorCode::kStagesLost;  // the session has ended unasked
   if (absl::IsOutOfRange(status)) kind = ApiErrorCode::kContextLengthExceeded;
   if (absl::IsFailedPrecondition(status) || absl::IsCancelled(status)) kind = ApiErrorCode::kDraining;
   if (absl::IsInvalidArgument(status)) kind = ApiErrorCode::kInternal;

@@ -60,8 +60,7 @@ struct ApiError {
 
 ApiError MakeApiError(const ApiErrorKind& kind, std::string message, std::optional<std::string> param = std::nullopt);
 
-// {"error":{"message","type","param","code"}}, all four keys: the form of OpenAI's APIs, and of what is none of any
-// API.
+// {"error":{"message","type","param","code"}}, all four keys: the form of OpenAI's APIs and of our own.
 std::string ErrorBody(const ApiError& error);
 
 // An ApiError on its way through functions that return a status, and what such a status says: any other becomes

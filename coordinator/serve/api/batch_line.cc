@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
-#include "common/json/json_input.h"
+#include "common/json/json.h"
 #include "common/json/json_value.h"
 
 namespace stagecoach {

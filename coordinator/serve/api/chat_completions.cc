@@ -5,9 +5,10 @@
 
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
-#include "common/step/sampling_limits.h"
+#include "common/step/sampling.h"
 #include "coordinator/serve/api/api_dialect.h"
 #include "coordinator/serve/api/conversation.h"
+#include "coordinator/serve/api/token_text.h"
 #include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/output/output_parser.h"
 
@@ -70,9 +71,7 @@ Json LogprobJson(float logprob) {
 // The bytes are exact where the text cannot be.
 Json TokenJson(const Tokenizer& tokenizer, TokenId token, float logprob) {
   const std::string text = tokenizer.TokenBytes(token, /*render_control=*/true);
-  Json bytes = Json::array();
-  for (const char byte : text) bytes.push_back(static_cast<uint8_t>(byte));
-  return {{"token", text}, {"logprob", LogprobJson(logprob)}, {"bytes", std::move(bytes)}};
+  return {{"token", text}, {"logprob", LogprobJson(logprob)}, {"bytes", BytesJson(text)}};
 }
 
 void ListChatTokens(const CallPlan& plan, const std::vector<ListedToken>& tokens, Json* logprobs) {
@@ -123,11 +122,6 @@ Json WholeChat(const CallPlan& plan, size_t choice, const std::string& content, 
           {"message", std::move(message)}};
 }
 
-constexpr OpenAiForm kChatForm = {"chat.completion.chunk", "chat.completion", FirstChatPart, ChatPart, WholeChat,
-                                  ListChatTokens};
-
-std::unique_ptr<AnswerWriter> WriteChat(const CallPlan& plan) { return WriteOpenAi(kChatForm, plan); }
-
 }  // namespace
 
 const ApiDialect kChatApi = {.name = "chat",
@@ -135,7 +129,11 @@ const ApiDialect kChatApi = {.name = "chat",
                              .id_prefix = "chatcmpl-",
                              .list_end = false,
                              .read = ReadChat,
-                             .write = WriteChat,
-                             .error = ErrorBody};
+                             .stream_object = "chat.completion.chunk",
+                             .body_object = "chat.completion",
+                             .first = FirstChatPart,
+                             .part = ChatPart,
+                             .whole = WholeChat,
+                             .list = ListChatTokens};
 
 }  // namespace stagecoach

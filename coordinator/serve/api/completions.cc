@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
-#include "common/step/sampling_limits.h"
+#include "common/step/sampling.h"
 #include "coordinator/serve/api/api_dialect.h"
 #include "coordinator/serve/api/token_text.h"
 
@@ -134,8 +134,7 @@ absl::Status ReadCompletion(FieldReader* fields, const ServedModel& model, const
 }
 
 // The most probable tokens and, under its text and with its number in token_logprobs, the token itself: clients compare
-// that number with the largest one here. So a token that looks like it goes by its bytes. Of others that look alike
-// there is the most probable.
+// that number with the largest one here. So one that looks like it goes by its bytes; of others alike the first stays.
 Json TopJson(const Tokenizer& tokenizer, const ListedToken& token) {
   if (!token.logprob.has_value()) return nullptr;
   Json top = Json::object();
@@ -184,11 +183,6 @@ Json WholeCompletion(const CallPlan&, size_t choice, const std::string& content,
   return ChoiceJson(choice, content, finish_reason, std::move(logprobs));
 }
 
-constexpr OpenAiForm kCompletionForm = {"text_completion", "text_completion", nullptr,
-                                        CompletionPart,    WholeCompletion,   ListCompletionTokens};
-
-std::unique_ptr<AnswerWriter> WriteCompletion(const CallPlan& plan) { return WriteOpenAi(kCompletionForm, plan); }
-
 }  // namespace
 
 const ApiDialect kCompletionsApi = {.name = "completions",
@@ -196,7 +190,11 @@ const ApiDialect kCompletionsApi = {.name = "completions",
                                     .id_prefix = "cmpl-",
                                     .list_end = true,
                                     .read = ReadCompletion,
-                                    .write = WriteCompletion,
-                                    .error = ErrorBody};
+                                    .stream_object = "text_completion",
+                                    .body_object = "text_completion",
+                                    .first = nullptr,
+                                    .part = CompletionPart,
+                                    .whole = WholeCompletion,
+                                    .list = ListCompletionTokens};
 
 }  // namespace stagecoach

@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
 #include "coordinator/text/chat/chat_format.h"
@@ -175,12 +175,6 @@ absl::Status NeedsForm(const std::string& place, absl::string_view what) {
                    absl::StrCat(place, ": ", what, " is not supported: answers cannot be bound to a form"), place);
 }
 
-bool IsFunctionName(const std::string& name) {
-  return !name.empty() && name.size() <= kMostFunctionNameBytes && std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
-  });
-}
-
 // The object's string member, or an empty text.
 std::string TextOf(const Json& object, const char* name) {
   if (!object.is_object()) return "";
@@ -190,7 +184,7 @@ std::string TextOf(const Json& object, const char* name) {
 
 absl::Status CheckName(const std::string& place, const Json& function, std::set<std::string>* names) {
   const std::string name = TextOf(function, "name");
-  if (!IsFunctionName(name)) {
+  if (!IsPlainName(name, kMostFunctionNameBytes)) {
     return Misplaced(absl::StrCat(place, ".name"),
                      absl::StrCat("expected 1 to ", kMostFunctionNameBytes, " letters, digits, '_', '.' and '-'"));
   }

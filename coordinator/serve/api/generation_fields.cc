@@ -10,10 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
-#include "common/json/json_input.h"
+#include "common/json/json.h"
 #include "common/json/json_value.h"
-#include "common/step/sampling_limits.h"
-#include "coordinator/answer/end_of_generation.h"
+#include "common/step/sampling.h"
+#include "coordinator/answer/answer.h"
 
 namespace stagecoach {
 namespace {
@@ -55,23 +55,17 @@ absl::Status ReadModel(FieldReader* fields, const ServedModel& model, const Call
   return absl::OkStatus();
 }
 
-absl::Status ReadTopK(FieldReader* fields, int32_t* out) {
-  const Json* value = fields->Find("top_k");
-  if (value == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(ReadNumber("top_k", *value, {-1, kTopKRange.max}, out));
-  *out = std::max(*out, 0);  // -1 and 0 are off
-  return absl::OkStatus();
-}
-
-// Two names of one thing.
-absl::Status ReadRepeatPenalty(FieldReader* fields, float* out) {
-  const Json* other = fields->Find("repeat_penalty");
-  const Json* one = fields->Find("repetition_penalty");
-  if (one != nullptr && other != nullptr) {
-    return WrongField("repeat_penalty", "is the same as 'repetition_penalty', expected one of them");
+absl::Status ReadSetting(FieldReader* fields, const SamplingSetting& setting, NumberRange range, float* out) {
+  if (setting.alias != nullptr && fields->Find(setting.alias) != nullptr) {
+    if (fields->Find(setting.name) == nullptr) return fields->Number(setting.alias, range, out);
+    return WrongField(setting.name, absl::StrCat("is the same as '", setting.alias, "', expected one of them"));
   }
-  RETURN_IF_ERROR(fields->Number("repeat_penalty", kRepeatPenaltyRange, out));
-  return fields->Number("repetition_penalty", kRepeatPenaltyRange, out);
+  return fields->Number(setting.name, range, out);
+}
+absl::Status ReadSetting(FieldReader* fields, const SamplingSetting& setting, IntegerRange range, int32_t* out) {
+  RETURN_IF_ERROR(fields->Number(setting.name, IntegerRange{-1, range.max}, out));
+  *out = std::max(*out, static_cast<int32_t>(range.min));  // -1 turns a setting off, as 0 does
+  return absl::OkStatus();
 }
 
 // Of 64 bits, signed or not.
@@ -159,14 +153,11 @@ absl::Status ReadSampling(FieldReader* fields, const ServedModel& model, const C
   const FieldRanges& ranges = RangesOf(context.rules);
   SamplingParams* s = &out->sampling;
   *s = model.sampling;
-  RETURN_IF_ERROR(fields->Number("temperature", ranges.temperature, &s->temperature));
-  RETURN_IF_ERROR(fields->Number("top_p", kTopPRange, &s->top_p));
-  RETURN_IF_ERROR(ReadTopK(fields, &s->top_k));
-  RETURN_IF_ERROR(fields->Number("min_p", kMinPRange, &s->min_p));
-  RETURN_IF_ERROR(fields->Number("presence_penalty", ranges.penalty, &s->presence_penalty));
-  RETURN_IF_ERROR(fields->Number("frequency_penalty", ranges.penalty, &s->frequency_penalty));
-  RETURN_IF_ERROR(ReadRepeatPenalty(fields, &s->repeat_penalty));
-  RETURN_IF_ERROR(fields->Number("repeat_last_n", kRepeatLastNRange, &s->repeat_last_n));
+  absl::Status status;
+  VisitSampling([&](const SamplingSetting& setting, auto member, auto range) {
+    if (status.ok()) status = ReadSetting(fields, setting, ApiRange(setting, range, ranges), &(s->*member));
+  });
+  RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(ReadSeed(fields, context.seed, &s->seed));
   RETURN_IF_ERROR(fields->Bool("ignore_eos", &out->ignore_eos));
   const size_t ends = out->ignore_eos ? model.tokenizer->end_of_generation().size() : 0;
@@ -417,6 +408,12 @@ std::vector<std::string> FieldReader::Unknown() const {
     if (!value.is_null() && !known_.contains(name)) unknown.push_back(name);
   }
   return unknown;
+}
+
+NumberRange ApiRange(const SamplingSetting& setting, NumberRange range, const FieldRanges& ranges) {
+  const absl::string_view name = setting.name;
+  if (name == "temperature") return ranges.temperature;
+  return name == "presence_penalty" || name == "frequency_penalty" ? ranges.penalty : range;
 }
 
 const FieldRanges& RangesOf(const CallRules& rules) { return rules.engine_ranges ? kEngineRanges : kApiRanges; }

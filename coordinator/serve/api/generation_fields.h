@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_API_GENERATION_FIELDS_H_
 #define STAGECOACH_COORDINATOR_SERVE_API_GENERATION_FIELDS_H_
 
-// The fields of an object that a client sent, and those of them that say how an answer is generated and sent: the same
-// for conversations and prompts. Errors are those of ApiStatus and name the field.
+// Reads fields of a client's object, and those that say how answers to conversations and prompts are generated and
+// sent. Errors are those of ApiStatus and name the field.
 
 #include <cstdint>
 #include <optional>
@@ -17,7 +17,7 @@
 #include "common/base/ids.h"
 #include "common/base/value_range.h"
 #include "common/json/json.h"
-#include "common/step/step.h"
+#include "common/step/sampling.h"
 #include "coordinator/serve/api/api_error.h"
 #include "coordinator/serve/api/served_model.h"
 
@@ -37,12 +37,11 @@ absl::Status CheckSize(absl::string_view field, size_t size, absl::string_view u
 // For a message: nothing nested, which may be long.
 std::string ShownValue(const Json& value);
 
-// The integer that a JSON number with a fraction or an exponent is: of 4.0 and 1e3. Absent for any other value, and
-// from 2^53 on, where the number that was written may be another.
+// The integer of a JSON number like 4.0 or 1e3. Absent for other values, and from 2^53 on, where doubles are inexact.
 std::optional<int64_t> IntegerOfFloat(const Json& value);
 
-// Each checks a value that is not null. An integer may be written as 4, 4.0 or 4e0; -0 is none where the range begins
-// at 0 or above, and is 0 elsewhere. A number in a string is no number.
+// Each checks a value that is not null. Integers may be written as 4, 4.0 or 4e0; -0 is 0 if the range has negative
+// numbers, else an error. A number in a string is an error.
 absl::Status ReadBool(absl::string_view field, const Json& value, bool* out);
 absl::Status ReadString(absl::string_view field, const Json& value, std::string* out);
 absl::Status ReadNumber(absl::string_view field, const Json& value, IntegerRange range, int64_t* out);
@@ -51,7 +50,7 @@ absl::Status ReadNumber(absl::string_view field, const Json& value, NumberRange 
 // A list of token ids, which are appended.
 absl::Status ReadTokens(absl::string_view field, const Json& list, int64_t vocab, std::vector<TokenId>* out);
 
-// Looks fields up by name; one that is null is absent. Knows at the end which nobody asked for.
+// Looks fields up by name, null being absent, and knows which were never looked up.
 class FieldReader {
  public:
   explicit FieldReader(const Json* object) : object_(object) {}  // an object, which outlives this
@@ -65,7 +64,7 @@ class FieldReader {
   template <typename Range, typename Out>
   absl::Status Number(absl::string_view field, Range range, Out* out);
 
-  // The fields that are there and that nobody asked for, in their order; null is absent here too.
+  // The fields that were never looked up, in their order; null is absent here too.
   std::vector<std::string> Unknown() const;
 
  private:
@@ -91,6 +90,8 @@ struct FieldRanges {
   IntegerRange logprobs;  // of completions; with a prompt that is echoed kPromptLogprobsRange
 };
 const FieldRanges& RangesOf(const CallRules& rules);
+inline IntegerRange ApiRange(const SamplingSetting&, IntegerRange range, const FieldRanges&) { return range; }
+NumberRange ApiRange(const SamplingSetting& setting, NumberRange range, const FieldRanges& ranges);
 
 struct GenerationFields {
   std::string model;  // what the answer calls it
@@ -112,30 +113,29 @@ struct GenerationFields {
   std::vector<std::string> ignored;  // names of what stands inside of these and has no effect
 };
 
-// All but those in which the APIs differ: the most tokens of an answer, and log-probabilities. Also refuses what is
-// known and cannot be done, unless its value asks for nothing.
+// Reads all but the fields in which the APIs differ: the most tokens of an answer, and log-probabilities. Refuses known
+// but unsupported fields unless their value asks for nothing.
 absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
                                   GenerationFields* out);
 
 // Whether min_tokens agrees with the most tokens that the answer may have: `asked`, or absent where nobody said.
 absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_t> asked);
 
-// Where unknown fields are refused: those that may stand there as they cannot change the answer.
+// Where unknown fields are refused: permits those that cannot change the answer.
 void SkipHarmlessFields(FieldReader* fields);
 
-// How long a prompt may be. Errors are kContextLengthExceeded and say how long it is, unless that is more than twice
-// too long: a client that would shorten it is told a number, and no text is worth more work than that.
+// The limit of a prompt's length. Errors are kContextLengthExceeded and give lengths up to twice the limit.
 class PromptRoom {
  public:
   // `asked`: most tokens of the answer, of which at least one has to fit unless it is 0; absent: what is left.
   // context_tokens: of both together, 0 where the engine is to judge.
   PromptRoom(std::optional<int64_t> asked, int64_t context_tokens) : asked_(asked), context_(context_tokens) {}
 
-  // So many tokens of a prompt are to be counted, and then no more of them.
+  // Tokens of a prompt after which counting stops.
   size_t most_counted() const;
-  // Of a prompt of which there was no end.
+  // For a prompt with more than that.
   absl::Status TooLong() const;
-  // How many tokens the answer may have: `asked`, or what is left if that is less or nothing was asked for.
+  // The most tokens of the answer: `asked` if given, at most the rest of the context.
   absl::StatusOr<int64_t> ForAnswer(int64_t prompt_tokens) const;
 
  private:

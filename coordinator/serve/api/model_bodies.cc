@@ -80,10 +80,7 @@ absl::StatusOr<RenderedConversation> ConversationOf(FieldReader* fields, const S
 // A text, or its bytes where it is none.
 Json PieceJson(const Tokenizer& tokenizer, TokenId token) {
   const std::string bytes = tokenizer.TokenBytes(token, /*render_control=*/true);
-  if (TokenText(tokenizer, token) == bytes) return bytes;
-  Json list = Json::array();
-  for (const char byte : bytes) list.push_back(static_cast<uint8_t>(byte));
-  return list;
+  return TokenText(tokenizer, token) == bytes ? Json(bytes) : BytesJson(bytes);
 }
 
 // The two ways to ask for the tokens of a text, by the names of the field and of its switch.

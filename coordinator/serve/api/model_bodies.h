@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_API_MODEL_BODIES_H_
 #define STAGECOACH_COORDINATOR_SERVE_API_MODEL_BODIES_H_
 
-// The bodies of the routes that need no cluster: which models there are, tokens and text, rendered conversations. Pure
-// and thread-safe.
+// The bodies of the routes that need no cluster: models, tokens and text, rendered conversations. Pure, thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -20,8 +19,7 @@ struct BodyAnswer {
   std::optional<ApiError> error;  // `body` is its body
 };
 
-// GET /v1/models; `anthropic`: the form for clients that send the header anthropic-version. context_tokens: 0 while it
-// is not known.
+// GET /v1/models; `anthropic`: the form for clients that send anthropic-version. context_tokens: 0 while unknown.
 std::string ModelsBody(const ServedModel& model, int64_t context_tokens, bool anthropic);
 // GET /v1/models/{name}
 BodyAnswer ModelBody(const ServedModel& model, int64_t context_tokens, absl::string_view name, bool anthropic);

@@ -10,7 +10,7 @@
 
 #include "absl/time/time.h"
 #include "common/step/step.h"
-#include "coordinator/text/output/output_format.h"
+#include "coordinator/text/output/output_parser.h"
 #include "coordinator/text/tokenizer.h"
 
 namespace stagecoach {

@@ -67,6 +67,12 @@ std::string TokenBytesText(const Tokenizer& tokenizer, TokenId token) {
   return text;
 }
 
+Json BytesJson(absl::string_view bytes) {
+  Json list = Json::array();
+  for (const char byte : bytes) list.push_back(static_cast<uint8_t>(byte));
+  return list;
+}
+
 PromptEcho::PromptEcho(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt, const std::string& text,
                        bool scored) {
   if (!text.empty()) piece_.deltas.push_back({OutputKind::kContent, text, ""});

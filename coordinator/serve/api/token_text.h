@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/base/ids.h"
+#include "common/json/json.h"
 #include "common/step/step.h"
 #include "coordinator/serve/api/api_dialect.h"
 #include "coordinator/text/tokenizer.h"
@@ -19,6 +21,9 @@ namespace stagecoach {
 std::string TokenText(const Tokenizer& tokenizer, TokenId token);
 // The second of these forms, of any token.
 std::string TokenBytesText(const Tokenizer& tokenizer, TokenId token);
+
+// Bytes as a list of numbers.
+Json BytesJson(absl::string_view bytes);
 
 // A prompt that is echoed, with the log-probabilities of its tokens if `scored`. Not thread-safe.
 class PromptEcho {

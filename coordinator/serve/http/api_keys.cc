@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/files.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 
@@ -14,12 +15,6 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kMostLineBytes = 1024, kMostNameBytes = 64, kMostKeyBytes = 512, kMostKeys = 4096;
-
-bool IsName(absl::string_view text) {
-  return !text.empty() && text.size() <= kMostNameBytes && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-  });
-}
 
 bool IsKey(absl::string_view text) {
   return !text.empty() && text.size() <= kMostKeyBytes &&
@@ -46,7 +41,7 @@ absl::StatusOr<ApiKey> ParseLine(absl::string_view line) {
 }
 
 // 1 when both are the same, else 0; looks at every character of `key` whatever `shown` is.
-uint32_t Same(absl::string_view key, absl::string_view shown) {
+uint32_t EqualInConstantTime(absl::string_view key, absl::string_view shown) {
   volatile uint32_t difference = key.size() ^ shown.size();
   for (size_t i = 0; i < key.size(); ++i) {
     const char other = i < shown.size() ? shown[i] : '\0';
@@ -83,7 +78,7 @@ absl::StatusOr<ApiKeys> ApiKeys::Read(const std::string& path) {
 absl::Status ApiKeys::Add(ApiKey key) {
   if (keys_.size() == kMostKeys)
     return absl::InvalidArgumentError(absl::StrCat("there are more than ", kMostKeys, " keys"));
-  if (!IsName(key.name)) {
+  if (!IsPlainName(key.name, kMostNameBytes)) {
     return absl::InvalidArgumentError("the name has to be 1 to 64 letters, digits, '.', '_' and '-'");
   }
   if (!IsKey(key.key)) {
@@ -106,7 +101,7 @@ absl::Status ApiKeys::Add(ApiKey key) {
 
 const ApiKey* ApiKeys::Find(absl::string_view shown) const {
   size_t found = 0;  // of the key, from 1
-  for (size_t i = 0; i < keys_.size(); ++i) found |= (i + 1) * Same(keys_[i].key, shown);
+  for (size_t i = 0; i < keys_.size(); ++i) found |= (i + 1) * EqualInConstantTime(keys_[i].key, shown);
   return found == 0 ? nullptr : &keys_[found - 1];
 }
 

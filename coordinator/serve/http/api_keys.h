@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_HTTP_API_KEYS_H_
 #define STAGECOACH_COORDINATOR_SERVE_HTTP_API_KEYS_H_
 
-// The keys that a server accepts, and whose they are. Messages have names and lines, never keys. Constant after it was
-// filled, then thread-safe.
+// The keys that a server accepts, and whose they are. Messages never have keys. Thread-safe once filled.
 
 #include <string>
 #include <vector>
@@ -10,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/request/priority_class.h"
+#include "coordinator/request/sequence.h"
 
 namespace stagecoach {
 
@@ -31,8 +30,7 @@ class ApiKeys {
   // One more. kInvalidArgument: what is wrong with it, without the key.
   absl::Status Add(ApiKey key);
 
-  // Whose key that is, null when it is nobody's. It takes as long whichever it is and wherever it differs. Valid as
-  // long as this object is neither changed nor moved.
+  // The owner of a key, or null, in constant time. Valid until this object is changed or moved.
   const ApiKey* Find(absl::string_view shown) const;
 
   const std::vector<ApiKey>& all() const { return keys_; }

@@ -19,12 +19,6 @@ using boost::asio::ip::tcp;
 
 constexpr int kMostUnsentBytes = 128 << 10;
 
-bool IsRequestId(absl::string_view text) {
-  return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
-  });
-}
-
 // "[::1]:80" -> "[::1]", "localhost:80" -> "localhost".
 absl::string_view WithoutPort(absl::string_view authority) {
   const size_t bracket = authority.rfind(']');
@@ -163,7 +157,7 @@ bool Connection::TakeHead() {
   return TakeRequest(std::move(head));
 }
 
-void Connection::NoteKey() {
+void Connection::IdentifyTenant() {
   const ApiKeys* keys = state_->options.keys.get();
   if (keys == nullptr || keys->empty()) {
     request_.tenant = "anonymous";
@@ -186,7 +180,7 @@ bool Connection::TakeRequest(RequestHead head) {
   request_.path = std::move(head.path);
   request_.headers = std::move(head.headers);
   request_.content_length = head.content_length;
-  if (IsRequestId(request_.header("x-request-id"))) request_.id = std::string(request_.header("x-request-id"));
+  if (const auto id = request_.header("x-request-id"); IsPlainName(id, 128)) request_.id = std::string(id);
   if (!state_->rules.AllowsHost(head.authority)) {
     SkipBody(head);
     return Refuse({403, "host_not_allowed",
@@ -198,7 +192,7 @@ bool Connection::TakeRequest(RequestHead head) {
     return Refuse({417, "expectation_failed",
                    "the header Expect asks for what this server does not do; expected 100-continue or no such header"});
   }
-  NoteKey();
+  IdentifyTenant();
   if (auto answer = state_->rules.Preflight(request_)) {
     SkipBody(head);
     Answer(request_, *answer);
@@ -328,14 +322,14 @@ bool AccessRules::AllowsHost(const std::optional<std::string>& authority) const 
   });
 }
 
-bool AccessRules::Lists(absl::string_view origin) const {
+bool AccessRules::IsListed(absl::string_view origin) const {
   return !origin.empty() && std::find(origins_.begin(), origins_.end(), origin) != origins_.end();
 }
 
 HttpHeaders AccessRules::CorsHeaders(const HttpRequest& request) const {
   if (origins_.empty()) return {};
   const absl::string_view origin = request.header("origin");
-  if (!Lists(origin)) return {{"Vary", "Origin"}};
+  if (!IsListed(origin)) return {{"Vary", "Origin"}};
   return {
       {"Vary", "Origin"},
       {"Access-Control-Allow-Origin", std::string(origin)},
@@ -344,7 +338,7 @@ HttpHeaders AccessRules::CorsHeaders(const HttpRequest& request) const {
 
 std::optional<HttpResponse> AccessRules::Preflight(const HttpRequest& request) const {
   if (request.method != "OPTIONS" || request.header("access-control-request-method").empty() ||
-      !Lists(request.header("origin"))) {
+      !IsListed(request.header("origin"))) {
     return std::nullopt;
   }
   HttpResponse response{

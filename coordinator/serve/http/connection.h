@@ -19,8 +19,7 @@
 
 namespace stagecoach {
 
-// Who may ask: by the name that the client used for this server, which a browser that was lured here gives away, and by
-// the page that the browser shows.
+// Access by Host, which exposes a browser that was lured here by another name, and by Origin.
 class AccessRules {
  public:
   // Without `check_hosts`, and without a list, every host is good.
@@ -38,7 +37,7 @@ class AccessRules {
   std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
 
  private:
-  bool Lists(absl::string_view origin) const;
+  bool IsListed(absl::string_view origin) const;
 
   bool check_hosts_;
   std::vector<std::string> allowed_hosts_, origins_;
@@ -73,8 +72,8 @@ struct ServerState {
   bool stopping = false;  // a connection that has nothing left to write is closed
 };
 
-// What waits to be written to one client: answers in their order, the last of them maybe a stream that goes on. What is
-// appended to a stream between two writes becomes one chunk.
+// The unsent bytes of one client: answers in order, the last maybe an open stream. What is appended to a stream between
+// two writes becomes one chunk.
 class SocketOutput {
  public:
   void Append(absl::string_view bytes);  // as they are; not while a stream is open
@@ -103,9 +102,8 @@ class SocketOutput {
   int64_t progress_us_ = 0, appended_us_ = 0;
 };
 
-// One client's connection: reads a request, has it answered, and reads the next. It always waits until its socket is
-// readable, also while an answer is made, so that a client that has gone is noticed; bytes that came early are kept for
-// the next request, up to a limit.
+// One client's connection: reads a request, has it answered, reads the next. It always polls its socket, also during an
+// answer, so that a client that goes is noticed; early bytes are kept for the next request, up to a limit.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(boost::asio::ip::tcp::socket socket, ServerState* state);
@@ -148,7 +146,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void SkipBody(const RequestHead& head);
   void Dispatch();
   void CountBody(int64_t bytes);
-  void NoteKey();
+  void IdentifyTenant();
 
   std::string Head(const HttpRequest& request, int status, absl::string_view type, const HttpHeaders& headers,
                    int64_t length, bool chunked) const;

@@ -8,7 +8,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "coordinator/serve/http/connection.h"
-#include "coordinator/serve/http/http_head.h"
 #include "coordinator/serve/http/http_request.h"
 
 namespace stagecoach {
@@ -95,7 +94,7 @@ HttpExchange::~HttpExchange() {
   } else {
     HttpResponse response{500};
     response.body = WriteHttpError(request_, {500, "internal", "the server failed to answer this request"});
-    Respond(std::move(response));
+    Respond(response);
   }
 }
 
@@ -106,7 +105,7 @@ HttpExchange::Callbacks HttpExchange::Detach() {
 
 std::string HttpExchange::TakeBody() { return std::exchange(request_.body, std::string()); }
 
-void HttpExchange::Respond(HttpResponse response) {
+void HttpExchange::Respond(const HttpResponse& response) {
   if (!open()) return;
   CHECK(!streaming_);
   Connection* connection = connection_;
@@ -114,7 +113,7 @@ void HttpExchange::Respond(HttpResponse response) {
   connection->Answer(request_, response);
 }
 
-void HttpExchange::BeginStream(HttpStreamHead head) {
+void HttpExchange::BeginStream(const HttpStreamHead& head) {
   if (!open()) return;
   CHECK(!streaming_);
   streaming_ = true;

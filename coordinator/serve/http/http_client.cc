@@ -40,6 +40,11 @@ absl::Status BadUrl(absl::string_view url, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("URL '", url, "': ", what, "; expected http://host[:port][/path]"));
 }
 
+std::string Authority(const HttpUrl& url) {
+  const bool brackets = absl::StrContains(url.host, ":");
+  return absl::StrCat(brackets ? "[" : "", url.host, brackets ? "]" : "", ":", url.port);
+}
+
 }  // namespace
 
 // What has arrived of one answer.
@@ -214,9 +219,8 @@ absl::StatusOr<size_t> HttpClient::Receive(char* bytes, size_t size) {
 }
 
 std::string HttpClient::Request(const HttpCall& call) const {
-  const bool brackets = absl::StrContains(url_.host, ":");
-  std::string text = absl::StrCat(call.method, " ", url_.path, call.path, " HTTP/1.1\r\nHost: ", brackets ? "[" : "",
-                                  url_.host, brackets ? "]" : "", ":", url_.port, "\r\n");
+  std::string text =
+      absl::StrCat(call.method, " ", url_.path, call.path, " HTTP/1.1\r\nHost: ", Authority(url_), "\r\n");
   for (const HttpHeaders* headers : {&options_.headers, &call.headers}) {
     for (const auto& [name, value] : *headers) absl::StrAppend(&text, name, ": ", value, "\r\n");
   }
@@ -322,10 +326,7 @@ absl::StatusOr<HttpUrl> ParseApiUrl(absl::string_view url) {
   return HttpUrl{parsed->host, parsed->port, std::string(path)};
 }
 
-std::string UrlText(const HttpUrl& url) {
-  const bool brackets = absl::StrContains(url.host, ":");
-  return absl::StrCat("http://", brackets ? "[" : "", url.host, brackets ? "]" : "", ":", url.port, url.path);
-}
+std::string UrlText(const HttpUrl& url) { return absl::StrCat("http://", Authority(url), url.path); }
 
 absl::Status SseReader::Append(absl::string_view bytes, const std::function<void(const SseEvent&)>& on_event) {
   while (status_.ok() && !bytes.empty()) {

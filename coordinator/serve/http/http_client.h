@@ -27,8 +27,7 @@ struct HttpUrl {
 
 // http://host[:port][/path]. kInvalidArgument: what is wrong; for https that a proxy is needed.
 absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view url);
-// The same of a server of OpenAI's API. A last /v1 is left out: the base URL of other clients ends with it, and the
-// paths of calls begin with it here.
+// The same for a server of OpenAI's API. Drops a final /v1, with which other clients' URLs end: here paths begin so.
 absl::StatusOr<HttpUrl> ParseApiUrl(absl::string_view url);
 // http://host:port/path, an IPv6 address in brackets.
 std::string UrlText(const HttpUrl& url);
@@ -70,10 +69,9 @@ class HttpClient {
   ~HttpClient() { Close(); }
   HttpClient(const HttpClient&) = delete;
 
-  // One request. The connection is kept between calls, and made again where the server has closed it. kUnavailable: no
-  // connection, or it was lost before the answer began; kDeadlineExceeded; kCancelled; kDataLoss: no HTTP, or the
-  // answer ended early; kResourceExhausted: it is too long. The message names the address. Any status of HTTP is OK
-  // here.
+  // One request, OK with any HTTP status. Keeps the connection between calls, and reconnects if the server closed it.
+  // kUnavailable: no connection, or it was lost before the answer began; kDeadlineExceeded; kCancelled; kDataLoss: not
+  // HTTP, or cut short; kResourceExhausted: too long an answer. The message names the address.
   absl::StatusOr<HttpReply> Call(const HttpCall& call);
 
   void Close();
@@ -102,8 +100,7 @@ struct SseEvent {
   bool done() const { return data == "[DONE]"; }  // the end, as chat and completions say it
 };
 
-// Parts the body of a text/event-stream answer into its events, wherever the pieces that arrive are cut. Not
-// thread-safe.
+// Splits a text/event-stream body, which arrives in any pieces, into its events. Not thread-safe.
 class SseReader {
  public:
   // Calls `on_event` for every event that is complete. Comments, ids and events without data are dropped.

@@ -15,8 +15,7 @@
 
 namespace stagecoach {
 
-// Finds the end of a head in bytes that arrive in pieces. Every line ends with CRLF, no other CR, no NUL, no folded
-// field.
+// Finds the end of a head in bytes that arrive in pieces. Lines end with CRLF; no other CR, NUL or folded field.
 class HeadEnd {
  public:
   HeadEnd(int64_t most_bytes, int64_t most_first_line_bytes, int most_fields)

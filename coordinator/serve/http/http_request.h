@@ -29,16 +29,14 @@ struct HttpRequest {
   HttpHeaders headers;
   std::string body;             // empty in OnHead; never longer than allowed there
   int64_t content_length = -1;  // as announced; -1: not announced (chunked, or no body)
-  const ApiKey* key =
-      nullptr;         // that the client showed, of the server's keys and as long-lived; null: none, or a wrong one
+  const ApiKey* key = nullptr;  // of the server's keys, as long-lived; null: none was shown, or a wrong one
   std::string tenant;  // the key's name; "anonymous" where the server has no keys; empty: the key is missing or wrong
   int64_t arrived_us = 0;  // MonotonicUs() of its first byte
 
   absl::string_view header(absl::string_view name) const { return FindHeader(headers, name); }
 };
 
-// Content-Length, Connection, Date, the request ids, X-Content-Type-Options and CORS are the server's: not to be given
-// here.
+// Content-Length, Connection, Date, the request ids, X-Content-Type-Options and CORS are the server's.
 struct HttpResponse {
   int status = 200;
   HttpHeaders headers;                            // beside the server's own; names as they are to be sent
@@ -67,8 +65,7 @@ std::string WriteHttpError(const HttpRequest& request, const HttpError& error);
 // "Not Found"; "Status" for one that has no name here.
 absl::string_view StatusPhrase(int status);
 
-// Whether the same request can succeed when it comes again. Where it cannot, an answer says x-should-retry: false:
-// clients repeat 408, 409, 429 and all from 500 on by themselves.
+// Whether a retry can succeed. If not: x-should-retry: false, as clients retry 408, 409, 429 and all from 500 on.
 bool RetryCanSucceed(int status);
 
 }  // namespace stagecoach

@@ -1,12 +1,10 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_HTTP_HTTP_SERVER_H_
 #define STAGECOACH_COORDINATOR_SERVE_HTTP_HTTP_SERVER_H_
 
-// An HTTP/1.1 server on one thread: accepts, reads and checks requests within limits, hands them to a handler and
-// writes its answers, streams among them. A client can do no more harm than to lose its own connection: every wait has
-// a deadline, every buffer a limit, and a closed connection is noticed while nothing is written to it. No TLS, no
-// compression, no WebSocket. Nothing throws.
-// A handler answers the requests: everything of it, and of the exchanges it is given, happens on the I/O thread alone,
-// and nothing there may block it.
+// An HTTP/1.1 server on one thread: accepts connections, reads and checks requests within limits, hands them to a
+// handler and writes its answers, streams included. A client can harm only its own connection: every wait has a
+// deadline, every buffer a limit, and a closed connection is noticed even while nothing is written to it. No TLS,
+// compression or WebSocket. Nothing throws. The handler and its exchanges run on the I/O thread and must not block it.
 
 #include <cstdint>
 #include <functional>
@@ -27,10 +25,9 @@ namespace stagecoach {
 
 class Connection;
 
-// One request and its answer: either Respond, or BeginStream, any number of Write, and End. It is safe to use after the
-// client has gone: then calls do nothing. What is written in one turn of the I/O thread (one OnRequest, one batch of
-// posted functions, one tick) leaves in one piece. Without anybody holding it, an unanswered one is answered with 500.
-// It may outlive the connection, and the server.
+// One request and its answer: either Respond, or BeginStream, any number of Write, and End. After the client has gone,
+// calls do nothing. All that is written in one turn of the I/O thread (one OnRequest, one batch of posted functions,
+// one tick) is sent together. Destroyed unanswered, it answers 500. It may outlive the connection and the server.
 class HttpExchange {
  public:
   HttpExchange(Connection* connection, HttpRequest request) : connection_(connection), request_(std::move(request)) {}
@@ -40,36 +37,33 @@ class HttpExchange {
   const HttpRequest& request() const { return request_; }
   std::string TakeBody();  // the request's body, without a copy; it is empty from then on
 
-  void Respond(HttpResponse response);
-  // The head and the first bytes leave at once.
-  void BeginStream(HttpStreamHead head);
+  void Respond(const HttpResponse& response);
+  // Sends the head and the first bytes at once.
+  void BeginStream(const HttpStreamHead& head);
   void Write(absl::string_view bytes);
   void End();  // the connection is kept for the next request
-  // Cuts the connection: what a client takes for a failure. What was written before may be lost.
+  // Cuts the connection, which a client sees as a failure. Bytes written before may be lost.
   void Abort();
 
-  // Whether something can still be written: false after Respond, End and Abort, and once the client has gone or was
-  // cut.
+  // Whether writing is possible: false after Respond, End and Abort, and once the client has gone or was cut.
   bool open() const { return connection_ != nullptr; }
 
-  // Bytes wait that the system has not taken, from the high mark (256 KiB) until the low one (64 KiB): few large events
-  // instead of many small ones, please. With more than the limit (1 MiB) and still growing, the client is cut.
+  // From the high mark of unsent bytes (256 KiB) until the low one (64 KiB): write few large events. A client with more
+  // than the limit (1 MiB) that still grows is cut.
   bool slow() const;
-  // About how many bytes are kept back for a slow client, to be written later: they count for what may wait for it, and
-  // for all clients.
+  // Tells how many bytes the handler keeps back for a slow client; they count towards the limits of unsent bytes.
   void set_kept_bytes(int64_t bytes);
 
   struct Callbacks {
-    // Called once, when the client has gone or was cut, or the server stops, before the answer was complete; never from
-    // inside of a call above.
+    // Called once if client or server end before the answer is complete; not from within a call above.
     std::function<void()> on_closed;
-    // Called each time that the client is no longer slow.
+    // Called whenever the client is no longer slow.
     std::function<void()> on_drained;
   };
   void set_on_closed(std::function<void()> on_closed) { callbacks_.on_closed = std::move(on_closed); }
   void set_on_drained(std::function<void()> on_drained) { callbacks_.on_drained = std::move(on_drained); }
 
-  // For the connection, which has no more to do with it: its callbacks, which may be all that holds this object.
+  // For the connection when it lets go: the callbacks, which may be all that holds this object.
   Callbacks Detach();
   std::function<void()> on_drained() const { return callbacks_.on_drained; }
 
@@ -80,7 +74,7 @@ class HttpExchange {
   Callbacks callbacks_;
 };
 
-// What to do with a request of which only the head is there.
+// The handler's verdict on a request's head.
 struct HeadVerdict {
   std::optional<HttpResponse> refusal;  // answered at once, the body is not read
   int64_t max_body_bytes = -1;          // -1: the server's own limit; it can only be lower
@@ -90,22 +84,22 @@ class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
 
-  // Before the body is read (and before 100-continue): the place to refuse by route, method, key, type and load. The
-  // Host was checked, a CORS preflight answered.
+  // Before the body is read (and before 100-continue): refuses by route, method, key, type and load. The Host was
+  // checked; CORS preflights are answered already.
   virtual HeadVerdict OnHead(const HttpRequest& request) = 0;
-  // The request is complete. Answer it now, or keep the exchange and answer later.
+  // A complete request, to be answered now, or later through the kept exchange.
   virtual void OnRequest(std::shared_ptr<HttpExchange> exchange) = 0;
-  // Each request as its answer begins, those that the server or OnHead refused included: for counters and the access
-  // log. What could not be understood has an empty method and path.
+  // For counters and the access log: every request as its answer begins, refused ones included. One that could not be
+  // parsed has an empty method and path.
   virtual void OnAnswer(const HttpRequest& /*request*/, int /*status*/) {}
-  // One that the server refuses itself, before OnAnswer: the handler saw at most its head.
+  // Before OnAnswer, for a request that the server refuses itself: the handler saw at most its head.
   virtual void OnRefusal(const HttpRequest& /*request*/, const HttpError& /*error*/) {}
   virtual void OnTick() {}  // each second
 };
 
 struct HttpLimits {
-  // Beyond: the connection that idled longest is closed, with none idle the new one gets 503. Fewer where this process
-  // may not open as many files.
+  // Beyond, the longest idle connection is closed; with none idle, the new one gets 503. Fewer if this process may not
+  // open as many files.
   int connections = 1024;
   int64_t header_bytes = 16 << 10, request_line_bytes = 8 << 10;  // 431
   int header_fields = 100;                                        // 431
@@ -127,8 +121,8 @@ struct HttpLimits {
 struct HttpServerOptions {
   std::string host = "127.0.0.1";  // a name, IPv4 or IPv6 (with or without brackets)
   int port = 8080;                 // 0: any
-  // Bound to loopback, a request's Host must be localhost, 127.0.0.1, [::1] (any port) or one of these, exactly; with a
-  // port it has to be that one. Bound elsewhere the same holds as soon as there is one.
+  // Bound to loopback, a request's Host must be localhost, 127.0.0.1, [::1] (any port) or exactly one of these, with
+  // its port if it has one. Bound elsewhere, that holds if the list is not empty.
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> cors_origins;  // "https://chat.example", exactly; "*" is none
   std::shared_ptr<const ApiKeys> keys;    // null or empty: everybody is "anonymous"
@@ -156,9 +150,9 @@ struct HttpCounters {
 
 class HttpServer {
  public:
-  // Binds and listens; connections wait until Start. kInvalidArgument: no such address, or not one of this machine;
+  // Binds and listens; connections wait until Start. kInvalidArgument: no such address, or not of this machine;
   // kAlreadyExists: the port is in use; kPermissionDenied. `handler` outlives the server. Raises this process's limit
-  // of open files as far as limits.connections need it, or says that it cannot.
+  // of open files for limits.connections, or logs that it cannot.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(HttpServerOptions options, HttpHandler* handler);
 
   virtual ~HttpServer() = default;  // as Stop(absl::ZeroDuration())
@@ -170,28 +164,26 @@ class HttpServer {
   // Starts the I/O thread. kResourceExhausted: there is no thread to be had.
   virtual absl::Status Start() = 0;
 
-  // Runs `work` on the I/O thread, in the order of the calls; what was posted meanwhile runs as one turn. From any
-  // thread; after Stop nothing runs any more and `work` is dropped.
+  // Runs `work` on the I/O thread, in order, all that is pending in one turn. From any thread; dropped after Stop.
   virtual void Post(std::function<void()> work) = 0;
 
-  // The same once so long has passed, unless the server stops before. I/O thread.
+  // The same after a delay, unless the server stops before. I/O thread.
   virtual void PostAfter(absl::Duration delay, std::function<void()> work) = 0;
 
-  // Off: bodies of further requests stay in their sockets until it is on again, their time stands still. I/O thread.
+  // Off: further bodies are not read, and their deadlines stand still, until it is on again. I/O thread.
   virtual void ReadBodies(bool on) = 0;
 
-  // Stops accepting, waits up to `flush` until answers that are complete have left, closes everything (on_closed of
-  // what is not complete) and ends the thread. Not from the I/O thread. Again: nothing.
+  // Stops accepting, sends complete answers for up to `flush`, closes everything (on_closed for incomplete answers) and
+  // ends the thread. Not from the I/O thread. Idempotent.
   virtual void Stop(absl::Duration flush = absl::Seconds(2)) = 0;
 
   virtual HttpCounters counters() const = 0;  // I/O thread
 };
 
-// How many of `wanted` connections this process has descriptors for, at least 1. Raises the soft limit of open files as
-// far as they need it: the usual 1024 would be used up before a server that takes 1024 connections knows that it is
-// full.
+// How many of `wanted` connections this process has descriptors for, at least 1. Raises the soft limit of open files if
+// needed: the usual 1024 would run out before a server of 1024 connections sees that it is full.
 int DescriptorRoom(int wanted);
-// So many further descriptors a server leaves to those whom it refuses, and to all else that its process has open.
+// Descriptors that a server leaves for refused clients and the rest of its process.
 inline constexpr int kOtherDescriptors = 300;
 
 }  // namespace stagecoach

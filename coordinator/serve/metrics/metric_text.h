@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_METRICS_METRIC_TEXT_H_
 #define STAGECOACH_COORDINATOR_SERVE_METRICS_METRIC_TEXT_H_
 
-// Metrics in the text format 0.0.4 of Prometheus: values that are counted, and the writer of their text. Not
-// thread-safe.
+// Metrics in Prometheus' text format 0.0.4: counted values, and the writer of their text. Not thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +16,7 @@
 
 namespace stagecoach {
 
-// Of one sample: names and values, in the order in which they are written. A value may be anything: what is not UTF-8
-// in it is written as U+FFFD.
+// Of one sample: names and values, in the order in which they are written. Values may hold what is not UTF-8: U+FFFD.
 using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 
 // How many of the observed values were how large.

@@ -1,19 +1,19 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_METRICS_SERVICE_METRICS_H_
 #define STAGECOACH_COORDINATOR_SERVE_METRICS_SERVICE_METRICS_H_
 
-// What a service counts of itself. It is told what happens by plain calls and gives its text on demand. Times are
-// MonotonicUs(). Not thread-safe: one thread calls everything.
+// The metrics of a service: events in by plain calls, text out on demand. Times: MonotonicUs(). Not thread-safe.
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "coordinator/serve/metrics/bubble_window.h"
 #include "coordinator/serve/metrics/metric_text.h"
 #include "coordinator/session/session.h"
 #include "coordinator/session/session_thread.h"
+#include "proto/engine.pb.h"
 
 namespace stagecoach {
 
@@ -33,8 +33,8 @@ struct ProcessUse {
 };
 ProcessUse ReadProcessUse();  // zeros where the system does not say
 
-// One request of the engine, while it runs; of a call with several choices each is one. Kept by whoever gets its
-// events: the first four are set by it, the others by ServiceMetrics.
+// A running request of the engine; a call with several choices has one for each. Kept by the receiver of its events,
+// who sets the first four; ServiceMetrics sets the others.
 struct MeteredRequest {
   std::string api;            // ApiDialect::name
   std::string tenant;         // the key's name
@@ -43,6 +43,42 @@ struct MeteredRequest {
 
   int64_t first_token_us = 0, last_token_us = 0;
   int64_t tokens = 0;
+};
+
+// Idle share of stages and speed of prompts in the last minute; the engine's sums begin with the job. Not thread-safe.
+class BubbleWindow {
+ public:
+  // The statistics of the session at one moment: sums that grow. Kept for a minute, one each tenth of a second at most.
+  void Take(const pb::JobStatistics& statistics, int64_t now_us);
+
+  // 1 - computed / (stages x busy) of about the last `span_us` before the latest Take; 0 without work in it.
+  double Over(int64_t span_us) const;
+  // The least that the work in it allowed: the same with the time that an ideal pipeline has work for `busy`.
+  double FloorOver(int64_t span_us) const;
+  // Rows of prompts a second of the time in which there were any to compute, from about `span_us` before `now_us` on.
+  // Where there were none then, as it was the last time; 0 before the first.
+  double PromptRate(int64_t span_us, int64_t now_us) const;
+
+ private:
+  struct Point {
+    int64_t at_us = 0;
+    int stages = 0;
+    double busy_s = 0;     // x stages
+    double compute_s = 0;  // of all stages
+    double ideal_s = 0;    // busy_s of the ideal pipeline, of which the statistics give the share that it idles
+    double prompt_rows = 0;
+  };
+  // What was computed between two neighbours in which there were prompts.
+  struct PromptWork {
+    double rows = 0, seconds = 0;
+    double rate() const { return seconds > 0 ? rows / seconds : 0; }
+  };
+  static PromptWork WorkBetween(const Point& before, const Point& after);
+  const Point* Before(int64_t at_us) const;
+  double IdleShare(int64_t span_us, double Point::*time) const;
+
+  std::deque<Point> points_;
+  double last_rate_ = 0;  // of the latest prompts
 };
 
 class ServiceMetrics {
@@ -54,21 +90,20 @@ class ServiceMetrics {
   // With a request under way, without one, and with nothing but the client's own closing left to wait for.
   void SetConnections(int64_t active, int64_t idle, int64_t closing);
   void SetStreams(int64_t open) { streams_ = open; }  // of server-sent events
-  void SlowClient() { ++slow_clients_; }              // one was cut off for not reading
+  void CountSlowClient() { ++slow_clients_; }         // one was cut off for not reading
   // A part of a request that means nothing here ("parameter", ...).
-  void Ignored(absl::string_view kind) { ignored_.Add(kind); }
+  void CountIgnored(absl::string_view kind) { ignored_.Add(kind); }
   void Refused(absl::string_view code) { refused_.Add(code); }  // a generating call that was not taken
 
   // Requests. Every one that was Submitted ends by an event with `finished`.
   void Submitted(const MeteredRequest& request) { unstarted_tokens_ += request.prompt_tokens; }
-  void Took(const SessionEvent& event, int64_t now_us, MeteredRequest* request);
+  void RecordEvent(const SessionEvent& event, int64_t now_us, MeteredRequest* request);
 
   // The session's state and the engine's, at least once a second. One that was seen already is nothing new.
   void TakeStatus(const SessionStatus& status, int64_t now_us);
 
   const BubbleWindow& bubble() const { return bubble_; }
-  // Tokens of prompts per second of work on prompts, of about the last 30 s, else of the last ones: how long a queue
-  // takes. 0 before the first.
+  // Prompt tokens per second of work on prompts in about the last 30 s, else in the last such work; 0 before any.
   double PromptRate(int64_t now_us) const;
 
   std::string Text(const ProcessUse& use) const;

@@ -26,12 +26,6 @@ MetricHistogram RowsHistogram(const google::protobuf::RepeatedField<uint64_t>& s
   return histogram;
 }
 
-std::string IsaNames(const pb::JobReady& ready) {
-  std::set<std::string> names;
-  for (const pb::StageSummary& stage : ready.stages()) names.insert(std::string(InstructionSetName(stage.isa())));
-  return absl::StrJoin(names, ",");
-}
-
 double Sum(const google::protobuf::RepeatedField<int32_t>& values) {
   double sum = 0;
   for (const int32_t value : values) sum += value;
@@ -93,7 +87,9 @@ std::string ServiceMetrics::Text(const ProcessUse& use) const {
 
 void ServiceMetrics::WriteProcess(const ProcessUse& use, MetricText* text) const {
   text->Family("stagecoach_build_info", Type::kGauge, "What runs: always 1.");
-  text->Sample(1, {{"version", facts_.version}, {"isa", IsaNames(status_.ready)}, {"model", facts_.model}});
+  std::set<std::string> isas;
+  for (const pb::StageSummary& stage : status_.ready.stages()) isas.insert(InstructionSetName(stage.isa()));
+  text->Sample(1, {{"version", facts_.version}, {"isa", absl::StrJoin(isas, ",")}, {"model", facts_.model}});
   text->Gauge("stagecoach_process_resident_memory_bytes", "Resident memory of the serving process.",
               use.resident_bytes);
   text->Counter("stagecoach_process_cpu_seconds_total", "Processor time of the serving process.", use.cpu_seconds);

@@ -92,9 +92,9 @@ void OpenCalls::LogAnswer(const HttpRequest& request, int status) const {
                               {"total_ms", Milliseconds(request.arrived_us, MonotonicUs())}});
 }
 
-void OpenCalls::NoteIgnored(const std::vector<std::string>& names) {
+void OpenCalls::LogIgnoredNames(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    metrics_->Ignored("parameter");
+    metrics_->CountIgnored("parameter");
     if (ignored_names_.size() >= kMostNames || !ignored_names_.insert(name.substr(0, kMostNameBytes)).second) continue;
     LogInfo(absl::StrCat("requests have ", ShownText(name), ", which means nothing here; said once"));
   }

@@ -1,10 +1,16 @@
 #include "coordinator/serve/service/open_calls.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
 #include <exception>
 #include <limits>
+#include <mutex>
 #include <random>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +20,94 @@
 #include "coordinator/serve/service/opened_model.h"
 
 namespace stagecoach {
+
+// A few threads for what takes too long for the I/O thread: reading bodies, templates, tokens.
+class PreparationPool {
+ public:
+  // So many wait or run: no further bodies should be read. Half of it: again.
+  static constexpr size_t kHighBodies = 64, kHighBytes = size_t{64} << 20;
+
+  explicit PreparationPool(int threads);
+  ~PreparationPool();  // as Stop
+  PreparationPool(const PreparationPool&) = delete;
+
+  // Runs `work`, which stands for a body of so many bytes. Those that were added first begin first.
+  void Add(size_t bytes, std::function<void()> work);
+  // What has not begun is dropped; what runs is waited for.
+  void Stop();
+
+  // Whether its callers should stop bringing bodies, by the two marks. Any thread, but one alone.
+  bool Full();
+
+ private:
+  struct Work {
+    size_t bytes;
+    std::function<void()> run;
+  };
+  void Run();
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  // Guarded by mu_.
+  std::deque<Work> waiting_;
+  size_t bodies_ = 0, bytes_ = 0;  // waiting and running
+  bool full_ = false, stop_ = false;
+
+  std::vector<std::thread> threads_;
+};
+
+PreparationPool::PreparationPool(int threads) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+PreparationPool::~PreparationPool() { Stop(); }
+
+void PreparationPool::Add(size_t bytes, std::function<void()> work) {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (stop_) return;
+    waiting_.push_back({bytes, std::move(work)});
+    ++bodies_;
+    bytes_ += bytes;
+  }
+  changed_.notify_one();
+}
+
+void PreparationPool::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    stop_ = true;
+    waiting_.clear();
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+bool PreparationPool::Full() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  const bool high = bodies_ >= kHighBodies || bytes_ >= kHighBytes;
+  const bool low = bodies_ < kHighBodies / 2 && bytes_ < kHighBytes / 2;
+  full_ = high || (full_ && !low);
+  return full_;
+}
+
+void PreparationPool::Run() {
+  std::unique_lock<std::mutex> lock(mu_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+    if (stop_) return;
+    Work work = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    work.run();
+    work.run = nullptr;
+    lock.lock();
+    --bodies_;
+    bytes_ -= work.bytes;
+  }
+}
+
 namespace {
 
 constexpr double kAssumedQueueSeconds = 20;  // of a full queue, before any request has ended
@@ -33,13 +127,6 @@ uint64_t Draw() {
 }
 
 std::string DrawId() { return absl::StrFormat("%016x%08x", Draw(), static_cast<uint32_t>(Draw())); }
-
-SessionEvent EndEvent(pb::RequestFinished::Reason reason) {
-  SessionEvent event;
-  event.finished.emplace();
-  event.finished->set_reason(reason);
-  return event;
-}
 
 // About what it is written as: the text of a token, a line for each of its most probable ones.
 int64_t BytesOf(const SessionEvent& event) {
@@ -74,10 +161,10 @@ PreparedCall PrepareSafely(const ApiDialect& api, const std::string& body, const
 
 }  // namespace
 
-HttpResponse ErrorResponse(const ApiError& error, const ApiDialect* api) {
+HttpResponse ErrorResponse(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
-  response.body = api == nullptr ? ErrorBody(error) : api->error(error);
+  response.body = ErrorBody(error);
   std::optional<int> retry_after_s = error.retry_after_s;
   if (error.status == 503 && !retry_after_s.has_value()) retry_after_s = kRetryLaterS;
   if (retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*retry_after_s));
@@ -89,11 +176,13 @@ OpenCalls::OpenCalls(CallOptions options, const ServedModel* model, ServiceMetri
     : options_(std::move(options)),
       model_(model),
       metrics_(metrics),
-      pool_(options_.preparation_threads),
+      pool_(std::make_unique<PreparationPool>(options_.preparation_threads)),
       places_(options_.queue),
       retry_times_(options_.queue.requests, kAssumedQueueSeconds) {}
 
 OpenCalls::~OpenCalls() = default;
+
+void OpenCalls::StopPreparing() { pool_->Stop(); }
 
 void OpenCalls::Attach(HttpServer* server, SessionThread* session, std::function<void()> on_prepared) {
   server_ = server;
@@ -136,7 +225,7 @@ std::optional<ApiError> OpenCalls::Refusal(const std::string& tenant) {
 }
 
 void OpenCalls::Prepare(size_t bytes, std::function<void()> work, std::function<void()> done) {
-  pool_.Add(bytes, [this, work = std::move(work), done = std::move(done)] {
+  pool_->Add(bytes, [this, work = std::move(work), done = std::move(done)] {
     work();
     server_->Post([this, done] {
       ReadBodiesOrWait();
@@ -147,7 +236,7 @@ void OpenCalls::Prepare(size_t bytes, std::function<void()> work, std::function<
 }
 
 void OpenCalls::ReadBodiesOrWait() {
-  const bool wait = pool_.Full();
+  const bool wait = pool_->Full();
   if (wait != bodies_wait_) server_->ReadBodies(!wait);
   bodies_wait_ = wait;
 }
@@ -156,7 +245,7 @@ void OpenCalls::Take(const ApiDialect& api, std::shared_ptr<HttpExchange> exchan
   const HttpRequest& request = exchange->request();
   if (std::optional<ApiError> refusal = Refusal(request.tenant); refusal.has_value()) {
     metrics_->Refused(refusal->code);
-    return exchange->Respond(ErrorResponse(*refusal, &api));
+    return exchange->Respond(ErrorResponse(*refusal));
   }
   CHECK(places_.Take(request.tenant, 1, 0) == QueuePlaces::Verdict::kTaken);
   auto call = std::make_unique<Call>();
@@ -173,7 +262,7 @@ void OpenCalls::Take(const ApiDialect& api, std::shared_ptr<HttpExchange> exchan
   exchange->set_on_closed([this, number] {
     if (Call* gone = Find(number); gone != nullptr) Close(gone, 499);
   });
-  exchange->set_on_drained([this, number] { Drained(number); });
+  exchange->set_on_drained([this, number] { FeedHeldOf(number); });
 
   const CallContext context = ContextOf(request, call->answer_id);
   call->exchange = std::move(exchange);
@@ -213,7 +302,7 @@ void OpenCalls::Prepared(uint64_t number, PreparedCall prepared) {
   if (call == nullptr) return;  // the client has gone, or the service ends
   if (prepared.error.has_value()) return Refuse(call, *prepared.error);
   call->api = std::move(prepared.call);
-  NoteIgnored(call->api->ignored());
+  LogIgnoredNames(call->api->ignored());
   if (const std::optional<absl::Duration> timeout = call->api->timeout(); timeout.has_value()) {
     call->deadline_us = DeadlineUs(call->accepted_us, *timeout);
   }
@@ -226,7 +315,7 @@ void OpenCalls::Prepared(uint64_t number, PreparedCall prepared) {
     begin.bytes.clear();
     if (options_.prompt_log != nullptr) call->answer += head.first_bytes;
     call->streaming = true;
-    call->exchange->BeginStream(std::move(head));
+    call->exchange->BeginStream(head);
   }
   Apply(call, std::move(begin));
 }
@@ -295,9 +384,9 @@ void OpenCalls::HandleEvent(SessionEvent event) {
     counted.finished->set_reason(running.ended_as);
     const bool expired = running.ended_as == pb::RequestFinished::REASON_LENGTH;
     if (expired) counted.finished->set_code(pb::RequestFinished::CODE_DEADLINE);
-    metrics_->Took(counted, MonotonicUs(), &running.metered);
+    metrics_->RecordEvent(counted, MonotonicUs(), &running.metered);
   } else {
-    metrics_->Took(event, MonotonicUs(), &running.metered);
+    metrics_->RecordEvent(event, MonotonicUs(), &running.metered);
   }
   if (ends) {
     retry_times_.Ended(MonotonicUs(), running.metered.tokens > 0);
@@ -333,7 +422,7 @@ void OpenCalls::Feed(Call* call, int choice, const SessionEvent& event) {
   Apply(call, call->api->Take(choice, event));
 }
 
-void OpenCalls::Drained(uint64_t number) {
+void OpenCalls::FeedHeldOf(uint64_t number) {
   Call* call = Find(number);
   const size_t choices = call == nullptr ? 0 : call->choices.size();
   for (size_t i = 0; i < choices && (call = Find(number)) != nullptr; ++i) {
@@ -346,11 +435,11 @@ void OpenCalls::Drained(uint64_t number) {
   }
 }
 
-void OpenCalls::FeedHeld() {
-  for (const uint64_t number : Those([](const Call&) { return true; })) Drained(number);
+void OpenCalls::FeedAllHeld() {
+  for (const uint64_t number : CallsWhere([](const Call&) { return true; })) FeedHeldOf(number);
 }
 
-std::vector<uint64_t> OpenCalls::Those(absl::FunctionRef<bool(const Call&)> wanted) const {
+std::vector<uint64_t> OpenCalls::CallsWhere(absl::FunctionRef<bool(const Call&)> wanted) const {
   std::vector<uint64_t> numbers;
   for (const auto& [number, call] : calls_) {
     if (wanted(*call)) numbers.push_back(number);
@@ -370,10 +459,10 @@ void OpenCalls::Apply(Call* call, ApiCall::Output output) {
     if (over) call->exchange->End();
   } else if (over) {
     HttpResponse response;
-    if (output.error.has_value()) response = ErrorResponse(*output.error, call->dialect);
+    if (output.error.has_value()) response = ErrorResponse(*output.error);
     response.body = std::move(output.bytes);
     for (auto& header : AnswerHeaders(*call)) response.headers.push_back(std::move(header));
-    call->exchange->Respond(std::move(response));
+    call->exchange->Respond(response);
   }
   if (over) Close(call, status);
 }
@@ -398,21 +487,21 @@ void OpenCalls::LeaveQueue(Call* call, Choice* choice) {
 
 // The answer, which has begun, ends here, with what there is.
 void OpenCalls::FinishWith(uint64_t number, pb::RequestFinished::Reason reason) {
-  Drained(number);
+  FeedHeldOf(number);
   Call* call = Find(number);
   const size_t choices = call == nullptr ? 0 : call->choices.size();
   for (size_t i = 0; i < choices && (call = Find(number)) != nullptr; ++i) {
     if (!call->choices[i].running) continue;
     EndChoice(call, static_cast<int>(i), reason);
-    Apply(call, call->api->Take(static_cast<int>(i), EndEvent(reason)));
+    Apply(call, call->api->Take(static_cast<int>(i), FinishedEvent(call->choices[i].request, reason)));
   }
 }
 
 void OpenCalls::Fail(Call* call, const ApiError& error) {
   if (call->streaming) return Apply(call, call->api->Fail(error));
-  HttpResponse response = ErrorResponse(error, call->dialect);
+  HttpResponse response = ErrorResponse(error);
   if (options_.prompt_log != nullptr) call->answer += response.body;
-  call->exchange->Respond(std::move(response));
+  call->exchange->Respond(response);
   Close(call, error.status);
 }
 
@@ -436,7 +525,7 @@ void OpenCalls::Tick() {
   const auto is_due = [now_us](const Call& call) {
     return now_us >= call.deadline_us || (call.first_token_us == 0 && now_us >= call.queue_deadline_us);
   };
-  for (const uint64_t number : Those(is_due)) {
+  for (const uint64_t number : CallsWhere(is_due)) {
     Call* call = Find(number);
     if (call == nullptr) continue;
     if (call->first_token_us != 0) {
@@ -460,7 +549,7 @@ OpenCalls::Cancelled OpenCalls::Cancel(const std::string& id, const std::string&
     return call.exchange->request().id == id || call.answer_id == id ||
            absl::StrCat(call.dialect->id_prefix, call.answer_id) == id;
   };
-  for (const uint64_t number : Those(is_it)) {
+  for (const uint64_t number : CallsWhere(is_it)) {
     Call* call = Find(number);
     (call->tenant == tenant ? own : others) = true;
     if (call->tenant != tenant) continue;
@@ -477,8 +566,8 @@ OpenCalls::Cancelled OpenCalls::Cancel(const std::string& id, const std::string&
 }
 
 void OpenCalls::FailAll(const ApiError& error) {
-  for (const uint64_t number : Those([](const Call&) { return true; })) {
-    Drained(number);
+  for (const uint64_t number : CallsWhere([](const Call&) { return true; })) {
+    FeedHeldOf(number);
     Call* call = Find(number);
     if (call == nullptr) continue;
     if (call->choices.empty()) metrics_->Refused(error.code);
@@ -488,7 +577,7 @@ void OpenCalls::FailAll(const ApiError& error) {
 
 void OpenCalls::SessionEnds(const absl::Status& ended) {
   session_ended_ = ended;
-  for (const uint64_t number : Those([](const Call& call) { return call.choices.empty(); })) {
+  for (const uint64_t number : CallsWhere([](const Call& call) { return call.choices.empty(); })) {
     Refuse(Find(number), MakeApiError(ApiErrorCode::kStagesLost, absl::StrCat("the service ends: ", ended.message())));
   }
 }

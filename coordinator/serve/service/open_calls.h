@@ -1,9 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_SERVICE_OPEN_CALLS_H_
 #define STAGECOACH_COORDINATOR_SERVE_SERVICE_OPEN_CALLS_H_
 
-// The calls that produce tokens, from the complete body to the last byte of the answer: a place in the queue, the
-// preparation on other threads, the session's requests, their events, and whatever ends a call before its time: a
-// client that goes, a deadline, the end of the service. Everything happens on the I/O thread.
+// The calls that produce tokens, from the complete body to the last byte of the answer: places in the queue,
+// preparation on other threads, the session's requests and events, and early ends. Runs on the I/O thread.
 
 #include <cstdint>
 #include <functional>
@@ -27,11 +26,12 @@
 #include "coordinator/serve/api/served_model.h"
 #include "coordinator/serve/http/http_server.h"
 #include "coordinator/serve/metrics/service_metrics.h"
-#include "coordinator/serve/service/preparation_pool.h"
 #include "coordinator/serve/service/queue_places.h"
 #include "coordinator/session/session_thread.h"
 
 namespace stagecoach {
+
+class PreparationPool;
 
 // A file that grows by one line of JSON for each thing that happened. Not thread-safe.
 class LineLog {
@@ -41,7 +41,7 @@ class LineLog {
   ~LineLog();
   LineLog(const LineLog&) = delete;
 
-  // Each line goes out at once. That it cannot be written is said once; lines follow when there is room again.
+  // Writes the line at once. A failure is logged once; writing resumes when there is room again.
   void Write(const Json& line);
 
  private:
@@ -75,31 +75,29 @@ class OpenCalls {
   // Once, before anything else. `on_prepared`: after the preparation of each call.
   void Attach(HttpServer* server, SessionThread* session, std::function<void()> on_prepared);
 
-  // Why another call of this tenant is not taken now: the queue is full, or the tenant has its share of it.
-  // Who is told so has his time to come again.
+  // Why another call of this tenant is refused now: the queue is full, or the tenant has its share. With Retry-After.
   std::optional<ApiError> Refusal(const std::string& tenant);
-  // A whole request: takes a place, or refuses. The answer comes in its time.
+  // A whole request: takes a place, to be answered later, or refuses.
   void Take(const ApiDialect& api, std::shared_ptr<HttpExchange> exchange);
 
   void HandleEvents(std::vector<SessionEvent> events);
   void Tick();  // deadlines
 
   enum class Cancelled { kYes, kNotOwner, kNotFound };
-  // Ends those with this id, the request's or the answer's, with what is there; one without a token is told that it was
-  // cancelled.
+  // Ends the calls with this id, the request's or the answer's, with the tokens so far, or as cancelled without any.
   Cancelled Cancel(const std::string& id, const std::string& tenant);
 
-  // What was kept back for slow clients is written now, however slow they are.
-  void FeedHeld();
+  // Writes what was kept back for slow clients.
+  void FeedAllHeld();
   void FailAll(const ApiError& error);
-  // To the access log, but for those of Take, which have their line when they end.
+  // To the access log; calls of Take are logged when they end.
   void LogAnswer(const HttpRequest& request, int status) const;
-  // The session has ended, OK or not: what is not finished is failed by it from here on.
+  // The session has ended, OK or not, which fails what is unfinished.
   void SessionEnds(const absl::Status& ended);
 
-  // Runs on another thread, then calls `done` on the I/O thread; it may be dropped when the service ends.
+  // Runs `work` on another thread, then `done` on the I/O thread; dropped when the service ends.
   void Prepare(size_t bytes, std::function<void()> work, std::function<void()> done);
-  void StopPreparing() { pool_.Stop(); }  // not on the I/O thread
+  void StopPreparing();  // not on the I/O thread
 
   size_t preparing() const { return preparing_; }  // calls
   size_t size() const { return calls_.size(); }
@@ -141,18 +139,18 @@ class OpenCalls {
   std::optional<ApiError> Submit(Call* call);
   void HandleEvent(SessionEvent event);
   void Feed(Call* call, int choice, const SessionEvent& event);
-  void Drained(uint64_t number);
+  void FeedHeldOf(uint64_t number);
   void Apply(Call* call, ApiCall::Output output);
   void EndChoice(Call* call, int choice, pb::RequestFinished::Reason as);
   void FinishWith(uint64_t number, pb::RequestFinished::Reason reason);
   void Fail(Call* call, const ApiError& error);
   void Refuse(Call* call, const ApiError& error);  // the same of one that was not taken
   // The numbers of the open calls that are wanted: what is done with one may end others.
-  std::vector<uint64_t> Those(absl::FunctionRef<bool(const Call&)> wanted) const;
+  std::vector<uint64_t> CallsWhere(absl::FunctionRef<bool(const Call&)> wanted) const;
   void Close(Call* call, int status);
   void LeaveQueue(Call* call, Choice* choice);
   void LogCall(const Call& call, int status) const;
-  void NoteIgnored(const std::vector<std::string>& names);
+  void LogIgnoredNames(const std::vector<std::string>& names);
   CallContext ContextOf(const HttpRequest& request, const std::string& answer_id) const;
   HttpHeaders AnswerHeaders(const Call& call) const;
   ApiError QueueError(QueuePlaces::Verdict verdict, const std::string& tenant);
@@ -166,7 +164,7 @@ class OpenCalls {
   SessionThread* session_ = nullptr;
   std::function<void()> on_prepared_;
 
-  PreparationPool pool_;
+  const std::unique_ptr<PreparationPool> pool_;
   QueuePlaces places_;
   RetryTimes retry_times_;
   uint64_t last_number_ = 0;
@@ -179,9 +177,8 @@ class OpenCalls {
   absl::flat_hash_set<std::string> ignored_names_;  // that were logged
 };
 
-// What a client is told, in the words of the API that it speaks if it is one's, with the headers that say whether to
-// try again.
-HttpResponse ErrorResponse(const ApiError& error, const ApiDialect* api = nullptr);
+// An error as a client is told, with the headers that say whether to try again.
+HttpResponse ErrorResponse(const ApiError& error);
 
 }  // namespace stagecoach
 

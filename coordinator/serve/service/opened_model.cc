@@ -12,7 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
-#include "coordinator/text/output/output_format.h"
+#include "coordinator/text/output/output_parser.h"
 
 namespace stagecoach {
 namespace {
@@ -40,11 +40,7 @@ ServedModel OpenedModel::Served() const {
     hash = hash * 31 + shard.header_hash;
   }
   model.hash = absl::StrFormat("%016x", hash);
-  for (const GgufTensor& tensor : file.tensors()) {
-    int64_t elements = 1;
-    for (const auto dim : tensor.dims) elements *= static_cast<int64_t>(dim);
-    model.parameters += elements;
-  }
+  for (const GgufTensor& tensor : file.tensors()) model.parameters += static_cast<int64_t>(tensor.elements());
   model.trained_context = front.description->hyper.context;
   model.output_format = FindOutputFormat(chat->source(/*with_tools=*/false));
   return model;

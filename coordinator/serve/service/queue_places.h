@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_SERVICE_QUEUE_PLACES_H_
 #define STAGECOACH_COORDINATOR_SERVE_SERVICE_QUEUE_PLACES_H_
 
-// The queue of those who wait for their first token: whose its places are, and when those who find none should come
-// again. Pure: times are the caller's, and never go back. Not thread-safe.
+// The queue of calls that wait for their first token: who holds its places, and when refused calls should retry. Pure:
+// times are the caller's and never go back. Not thread-safe.
 
 #include <cstdint>
 #include <limits>
@@ -23,8 +23,8 @@ class QueuePlaces {
 
   explicit QueuePlaces(Limits limits) : limits_(limits) {}
 
-  // Whether that many more fit. One of whom nobody is ahead may have as many tokens as it likes: it does not wait for
-  // others. A tenant has at most half of the places while others wait.
+  // Whether that many more fit. With nobody ahead any number of tokens fits. A tenant gets at most half of the places
+  // while others wait.
   Verdict Check(const std::string& tenant, int64_t requests, int64_t tokens) const;
   // The same, and takes them.
   Verdict Take(const std::string& tenant, int64_t requests, int64_t tokens);
@@ -39,28 +39,26 @@ class QueuePlaces {
   absl::flat_hash_map<std::string, int64_t> requests_of_;  // by tenant, those with any
 };
 
-// When those who find the queue full should come again: one behind the other, no faster than places become free. Told
-// the same second, all but a few would find it full again, and clients give up after two repetitions.
+// When refused calls should retry: one after the other, no faster than places come free. If all were told the same
+// time, most would find the queue full again, and clients give up after two retries.
 class RetryTimes {
  public:
-  // Clients wait no longer than that, whatever they are told.
+  // Clients wait no longer, whatever the header says.
   static constexpr int kMostSeconds = 60;
 
-  // `places`: of the queue; it takes `assumed_s` to work it off when it is full, as long as nothing is known.
+  // `places`: of the queue; until measured, a full one is assumed to take `assumed_s`.
   RetryTimes(int64_t places, double assumed_s);
 
   // A request was given to the engine; it has ended. `served`: it had a token.
   void Started(int64_t now_us);
   void Ended(int64_t now_us, bool served);
 
-  // Requests a second that leave the engine while it has work: about those of the last half minute of work. Before the
-  // first, what the constructor was told.
+  // Requests per second that leave the engine while it has work, of the last half minute of work; at first assumed.
   double Pace(int64_t now_us);
 
-  // For the header Retry-After of one who was sent away, 1 to kMostSeconds: behind the one before at a bit less than
-  // Pace, or than `most_pace`, so that some room is left to who comes for the first time. Those for whom there is no
-  // room within kMostSeconds come in the second half of them, one after the other. `line`: whoever has a full share
-  // stands in a line of its own, so that its repetitions do not send others away for longer.
+  // Retry-After of a refused call, 1 to kMostSeconds: after the previous one at a bit less than Pace, or than
+  // `most_pace`, which leaves room for new calls. Calls that do not fit within kMostSeconds are spread over its second
+  // half. `line`: a tenant with a full share has a line of its own, so that its retries do not delay others.
   int SecondsToRoom(int64_t now_us, double most_pace = std::numeric_limits<double>::infinity(),
                     const std::string& line = "");
 

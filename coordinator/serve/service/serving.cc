@@ -35,7 +35,7 @@ bool IsJson(absl::string_view content_type) {
   return type == "application/json" || absl::EndsWith(type, "+json");
 }
 
-constexpr absl::Duration kLastWords = absl::Seconds(5);  // for clients to take their last bytes
+constexpr absl::Duration kFlushTime = absl::Seconds(5);  // for clients to take their last bytes
 
 }  // namespace
 
@@ -131,7 +131,7 @@ HeadVerdict Serving::OnHead(const HttpRequest& request) {
   HttpHeaders headers;
   if (const std::optional<ApiError> error = Refusal(found, request, &headers); error.has_value()) {
     CountRefusal(request, error->code);
-    verdict.refusal = ErrorResponse(*error, found.facts == nullptr ? nullptr : found.facts->api);
+    verdict.refusal = ErrorResponse(*error);
     for (auto& header : headers) verdict.refusal->headers.push_back(std::move(header));
     return verdict;
   }
@@ -156,7 +156,7 @@ void Serving::OnRequest(std::shared_ptr<HttpExchange> exchange) {
   if (TakesText(route)) return AnswerBody(route, std::move(exchange));
   if (const std::optional<ApiError> error = StateRefusal(); error.has_value()) {  // it may have changed
     metrics_.Refused(error->code);
-    return exchange->Respond(ErrorResponse(*error, found.facts->api));
+    return exchange->Respond(ErrorResponse(*error));
   }
   calls_.Take(*found.facts->api, std::move(exchange));
 }
@@ -178,7 +178,7 @@ void Serving::CountConnections() {
   const HttpCounters counters = server_->counters();
   metrics_.SetConnections(counters.reading + counters.answering, counters.idle, counters.closing);
   metrics_.SetStreams(counters.streams);
-  for (; slow_clients_ < counters.slow_clients; ++slow_clients_) metrics_.SlowClient();
+  for (; slow_clients_ < counters.slow_clients; ++slow_clients_) metrics_.CountSlowClient();
 }
 
 void Serving::Drain() {
@@ -213,7 +213,7 @@ void Serving::AwaitAnswers(absl::Duration most) {
   const auto seen = std::make_shared<std::promise<void>>();
   std::future<void> future = seen->get_future();
   server_->Post([this, seen] {
-    calls_.FeedHeld();
+    calls_.FeedAllHeld();
     seen->set_value();
   });
   future.wait_for(absl::ToChronoMilliseconds(most));
@@ -226,14 +226,14 @@ void Serving::OnEvents(std::vector<SessionEvent> events) {
 
 void Serving::OnTurn() {
   const std::shared_ptr<const SessionStatus> status = session_->Status();
-  if (status->state == said_) return;
+  if (status->state == logged_state_) return;
   if (status->state == State::kReady) {
     const int stages = status->ready.stages_size();
-    LogInfo(absl::StrCat(said_ == State::kLoading ? "ready" : "ready again", ": ", server_->address(), " serves ",
-                         model_.names.front(), ", context ", status->context_tokens(), ", ", stages,
+    LogInfo(absl::StrCat(logged_state_ == State::kLoading ? "ready" : "ready again", ": ", server_->address(),
+                         " serves ", model_.names.front(), ", context ", status->context_tokens(), ", ", stages,
                          stages == 1 ? " stage" : " stages"));
   }
-  said_ = status->state;
+  logged_state_ = status->state;
 }
 
 void Serving::OnEnding(const absl::Status& ended) {
@@ -258,8 +258,8 @@ absl::Status Service::Run(std::unique_ptr<Session> session) {
   RETURN_IF_ERROR(server_->Start());
   std::thread signals([this] { WatchSignals(); });
   const absl::Status ended = thread.Run();
-  serving_.AwaitAnswers(kLastWords);
-  server_->Stop(kLastWords);
+  serving_.AwaitAnswers(kFlushTime);
+  server_->Stop(kFlushTime);
   serving_.StopPreparing();
   over_ = true;
   SignalWatch::Get().Wake();

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_SERVICE_SERVING_H_
 #define STAGECOACH_COORDINATOR_SERVE_SERVICE_SERVING_H_
 
-// What a server answers: the routes of the service, its states, and the calls that produce tokens. It stands between
-// the HTTP server, whose I/O thread runs everything here but what says otherwise, and the session's thread.
+// The handler of a service's routes, its states, and the calls that produce tokens, between the HTTP server and the
+// session's thread. Runs on the server's I/O thread unless noted.
 //
 //   loading      the first job comes up: calls that produce tokens get 503, everything else is answered
 //   ready
@@ -48,8 +48,7 @@ class Serving : public HttpHandler, public SessionListener {
   // Once, before the server starts and the session runs; both outlive their use of this object.
   void Attach(HttpServer* server, SessionThread* session);
 
-  // Takes no more calls; the session ends when those that it has are answered, or the drain timeout is over. Any
-  // thread.
+  // Refuses new calls; the session ends when the open ones are answered or the drain timeout is over. Any thread.
   void Drain();
   bool drain_asked() const { return drain_asked_; }  // any thread
 
@@ -111,7 +110,7 @@ class Serving : public HttpHandler, public SessionListener {
   std::atomic<bool> drain_asked_{false};
 
   // Of the session's thread.
-  State said_ = State::kLoading;
+  State logged_state_ = State::kLoading;
 };
 
 // A whole service: the HTTP server, Serving, the session behind it, and the signals that end it. Not thread-safe.

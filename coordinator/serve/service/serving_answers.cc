@@ -28,8 +28,7 @@ HttpResponse ResponseOf(BodyAnswer answer) {
   return response;
 }
 
-// Of the losses that are not made good yet the latest of which it is known who was lost: a job that does not come up
-// again has no stages to name.
+// The latest loss not yet made good whose stage is known: a job that does not come up again has no stages to name.
 const StageLoss* KnownLoss(const SessionStatus& status) {
   for (auto loss = status.losses.rbegin(); loss != status.losses.rend() && loss->recovered_us == 0; ++loss) {
     if (loss->stage.has_value()) return &*loss;

@@ -16,7 +16,7 @@ struct StartPageFacts {
   std::vector<std::string> models;  // names, the first is shown first
   std::string state;                // "ready", "loading"
   std::string detail;               // one sentence about the state; empty: none
-  bool settled = true;              // else the page is asked for again by itself
+  bool settled = true;              // else the browser asks for the page again
   int64_t context_tokens = 0;       // 0: not known yet
   int stages = 0;                   // 0: not known yet
   int64_t calls = 0;                // open

@@ -64,8 +64,7 @@ void AddText(const std::string& text, bool in_front, Json* content) {
   }
 }
 
-// Whether a JSON text can be read without a thought: what is read is walked recursively, and an object looks for each
-// key among all. It need not be JSON.
+// Whether a JSON text can be read without a thought: reading recurses, and looks for each key among all. Maybe no JSON.
 bool IsModest(const std::string& text) {
   int depth = 0, keys = 0;
   bool in_string = false;

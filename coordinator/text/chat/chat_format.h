@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_CHAT_CHAT_FORMAT_H_
 #define STAGECOACH_COORDINATOR_TEXT_CHAT_CHAT_FORMAT_H_
 
-// How one model is talked to: its chat templates, for conversations with tools and without, what they can do, and
-// messages put into the shape that they take.
+// A model's chat templates, with and without tools: what they can do, and messages in the shape they take.
 
 #include <string>
 #include <vector>
@@ -26,7 +25,7 @@ enum class ArgumentsForm {
   kText,    // as a JSON text alone
 };
 
-// Where a template looks for what the assistant thought before it spoke.
+// Where a template reads an assistant's reasoning.
 enum class ReasoningForm {
   kNone,              // nowhere
   kReasoningContent,  // reasoning_content, beside content
@@ -35,8 +34,7 @@ enum class ReasoningForm {
   kParts,             // a part {"type": "thinking", "thinking": TEXT} at the front of content
 };
 
-// What a chat template can do. Nothing but its program says so: samples are rendered, and their text shows what became
-// of them. Defaults apply when probing learns nothing, for example because the template prints no user message.
+// What a chat template can do, found by rendering samples. Defaults apply where that shows nothing.
 struct ChatAbilities {
   bool string_content = true;  // content that is a text
   bool typed_content = true;   // content that is a list of parts
@@ -51,8 +49,8 @@ struct ChatAbilities {
   bool reasoning_with_content_and_calls = true;  // all three in one message
 };
 
-// Renders some twenty small conversations. Reaching a limit of rendering ends the probing, so a hostile template costs
-// the time of one rendering; what is unknown then keeps its default.
+// Renders some twenty small conversations. A rendering limit ends the probing, so a hostile template costs one
+// rendering; abilities not probed yet keep their defaults.
 ChatAbilities ProbeAbilities(const ChatTemplate& chat_template);
 
 // The same messages in the shape that the template takes. Requires and returns what CheckMessages asks for; roles that
@@ -74,8 +72,7 @@ void ShapeContent(const ChatAbilities& abilities, Json* message);
 // Immutable and thread-safe. Copies are cheap.
 class ChatFormat {
  public:
-  // Renders samples, as ProbeAbilities does. Never fails: a model without a usable template can do all else.
-  // `tokenizer`, the model's, outlives this.
+  // Probes the templates. Never fails: a model without a usable template can do all else. `tokenizer` outlives this.
   ChatFormat(const ChatTemplateChoice& choice, const GgufMetadata& metadata, const Tokenizer* tokenizer);
 
   // OK, or why conversations with tools, or without, cannot be written and what can be done. kNotFound: there is no
@@ -94,9 +91,7 @@ class ChatFormat {
 
   const ChatAbilities& abilities(bool with_tools) const { return Of(with_tools).abilities; }
 
-  // Texts before which an answer ends: what a built-in template writes behind each message, where the vocabulary has no
-  // token for it, so that the model writes it in letters. Otherwise none: the token that ends a message ends the
-  // answer.
+  // Texts that end an answer: a built-in template's message end if no token is, so that the model spells it out.
   const std::vector<std::string>& answer_ends() const { return answer_ends_; }
 
   // The template itself, from which the form of the model's output can be told. Empty where there is none.

@@ -115,7 +115,7 @@ std::string TokenText(const Tokenizer& tokenizer, TokenId token) {
 }
 
 // The same failure with more around its message.
-absl::Status Framed(absl::string_view before, const absl::Status& status, absl::string_view after = "") {
+absl::Status WithContext(absl::string_view before, const absl::Status& status, absl::string_view after = "") {
   absl::Status longer(status.code(), absl::StrCat(before, status.message(), after));
   status.ForEachPayload(
       [&longer](absl::string_view url, const absl::Cord& payload) { longer.SetPayload(url, payload); });
@@ -159,8 +159,7 @@ Json VariablesOf(const Conversation& conversation, const std::string& bos, const
   }
   if (given != nullptr) variables.update(*given);
   variables["messages"] = *conversation.messages;
-  // Undefined where there are none, not null: there are templates that cannot do with null, and those that cannot do
-  // without the variable are not known.
+  // Undefined where there are none, not null: some templates cannot do with null, none needs the variable.
   if (HasTools(conversation)) variables["tools"] = *conversation.tools;
   variables["add_generation_prompt"] = conversation.add_generation_prompt && !conversation.continue_final_message;
   variables["bos_token"] = bos;
@@ -240,9 +239,9 @@ absl::Status CheckTemplateVariables(const Json& variables) {
 absl::StatusOr<ChatTemplate> ChatTemplate::Parse(ChatTemplateSource source, const Tokenizer& tokenizer) {
   absl::StatusOr<JinjaTemplate> program = JinjaTemplate::Parse(source.text);
   if (!program.ok()) {
-    return Framed(absl::StrCat(source.name, " cannot be used: "), program.status(),
-                  absl::StrCat("; mend it, give another in a file, or take a built-in one: ",
-                               absl::StrJoin(BuiltInChatTemplates(), ", ")));
+    return WithContext(absl::StrCat(source.name, " cannot be used: "), program.status(),
+                       absl::StrCat("; mend it, give another in a file, or take a built-in one: ",
+                                    absl::StrJoin(BuiltInChatTemplates(), ", ")));
   }
   ChatTemplate made;
   made.name_ = std::move(source.name);
@@ -275,7 +274,7 @@ absl::StatusOr<MarkedText> ChatTemplate::Render(const Conversation& conversation
   }
   if (text.ok()) return text;
   const char* verb = JinjaRaised(text.status()) ? " refuses this conversation: " : " cannot write this conversation: ";
-  return Framed(absl::StrCat(name_, verb), text.status());
+  return WithContext(absl::StrCat(name_, verb), text.status());
 }
 
 }  // namespace stagecoach

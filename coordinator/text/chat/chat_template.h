@@ -64,10 +64,9 @@ struct Conversation {
   bool add_generation_prompt = true;  // ends where the assistant is to speak
   // The last message begins what the assistant is to say: the text ends with its content, without a generation prompt.
   bool continue_final_message = false;
-  // Whether to think before the answer; absent: what the template does by itself.
+  // Whether to think before the answer; absent: what the template does by default.
   std::optional<bool> thinking;
-  // Further variables, as CheckTemplateVariables asks for. One of the two names that templates have for `thinking`
-  // overwrites it under both.
+  // Further variables, as CheckTemplateVariables asks for. Either name that templates have for `thinking` sets both.
   const Json* variables = nullptr;
 };
 
@@ -83,8 +82,7 @@ class ChatTemplate {
 
   // The conversation's text, for Tokenizer::EncodeMarked. The template's are what it wrote itself, bos_token,
   // eos_token, and the roles if all are usual words (system, developer, user, assistant, tool, function, ipython),
-  // because some templates make control tokens of them. All else is the request's. The template may write the date of
-  // `now`, in local time.
+  // which some templates make control tokens of. All else is the request's. The date is `now`, in local time.
   //
   // Errors, with the source's name. kInvalidArgument: the template refuses the conversation (then JinjaRaised is true)
   // or cannot write it, or the last message cannot be continued: it is not an assistant's with a text, or calls tools,

@@ -10,6 +10,7 @@
 #include "coordinator/text/jinja/builtins/builtins.h"
 #include "coordinator/text/jinja/operators.h"
 #include "coordinator/text/jinja/values/characters.h"
+#include "coordinator/text/utf8.h"
 
 namespace stagecoach::jinja {
 namespace {
@@ -58,7 +59,7 @@ absl::StatusOr<Integer> SlicePart(const Value& part, Integer otherwise) {
   if (part.IsNone()) return otherwise;
   Integer value = 0;
   if (part.AsInteger(&value)) return value;
-  return Misfit("a slice needs integers, not a ", part);
+  return TypeMismatch("a slice needs integers, not a ", part);
 }
 
 // The places of a slice of `length` elements.

@@ -124,7 +124,7 @@ absl::StatusOr<std::optional<Value>> CalculateSequences(Heap& heap, ArithmeticOp
     RETURN_IF_ERROR(items.Reserve(list->items.size() + b.AsList()->items.size()));
     RETURN_IF_ERROR(items.AddAll(list->items));
     RETURN_IF_ERROR(items.AddAll(b.AsList()->items));
-    return heap.NewList(list->kind, Both(a.origin(), b.origin()), std::move(items));
+    return heap.NewList(list->kind, CombinedOrigin(a.origin(), b.origin()), std::move(items));
   }
   Integer count = 0;
   const Value& sequence = a.AsInteger(&count) ? b : a;
@@ -132,7 +132,7 @@ absl::StatusOr<std::optional<Value>> CalculateSequences(Heap& heap, ArithmeticOp
     return std::optional<Value>();
   if (sequence.AsString() != nullptr) return RepeatString(heap, *sequence.AsString(), count);
   const List* list = sequence.AsList();
-  if (IsListOrTuple(list)) return RepeatList(heap, *list, count, Both(a.origin(), b.origin()));
+  if (IsListOrTuple(list)) return RepeatList(heap, *list, count, CombinedOrigin(a.origin(), b.origin()));
   return std::optional<Value>();
 }
 
@@ -293,7 +293,7 @@ absl::StatusOr<Value> Calculate(Heap& heap, ArithmeticOperator op, const Value& 
   for (const Value* operand : {&a, &b}) {
     if (operand->IsUndefined()) return Invalid(UndefinedMessage(*operand));
   }
-  const TextOrigin origin = Both(a.origin(), b.origin());
+  const TextOrigin origin = CombinedOrigin(a.origin(), b.origin());
   Integer integers[2] = {0, 0};
   if (a.AsInteger(&integers[0]) && b.AsInteger(&integers[1])) {
     ASSIGN_OR_RETURN(const std::optional<Integer> result, CalculateIntegers(op, integers[0], integers[1]));
@@ -315,7 +315,7 @@ absl::StatusOr<Value> SignedValue(const Value& value, bool negative) {
   Integer integer = 0;
   if (const double* real = value.AsDouble()) return Value(negative ? -*real : *real, value.origin());
   if (!value.AsInteger(&integer)) {
-    return Misfit(negative ? "unsupported operand of -: " : "unsupported operand of +: ", value);
+    return TypeMismatch(negative ? "unsupported operand of -: " : "unsupported operand of +: ", value);
   }
   if (negative && __builtin_sub_overflow(Integer{0}, integer, &integer)) return TooLarge();
   return Value(integer, value.origin());
@@ -330,7 +330,7 @@ absl::StatusOr<bool> Less(Heap& heap, const Value& a, const Value& b) {
 absl::StatusOr<bool> Contains(Heap& heap, const Value& container, const Value& item) {
   if (const String* string = container.AsString()) {
     const String* part = item.AsString();
-    if (part == nullptr) return Misfit("a str cannot hold a ", item);
+    if (part == nullptr) return TypeMismatch("a str cannot hold a ", item);
     RETURN_IF_ERROR(heap.budget().WorkOverBytes(string->text.size() + part->text.size()));
     return FindText(string->view(), part->view(), 0) != absl::string_view::npos;
   }

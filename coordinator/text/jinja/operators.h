@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_JINJA_OPERATORS_H_
 #define STAGECOACH_COORDINATOR_TEXT_JINJA_OPERATORS_H_
 
-// What + - * / // % ** == < and `in` do, and what is taken out of values, as Python has them. InvalidArgument, without
-// a line, where the types do not fit.
+// What + - * / // % ** == < and `in` do, and access to values, as in Python. InvalidArgument (no line): wrong types.
 
 #include <algorithm>
 #include <string>
@@ -74,8 +73,7 @@ struct IntegerRange {
 // x['a']['b'][0] for "a.b.0", as filters take attributes; an integer is an index.
 absl::StatusOr<Value> AttributePath(Heap& heap, const Value& object, const Value& path);
 
-// What a loop over it goes through: of a string its characters, of a dict its keys. A generator has nothing left after
-// it.
+// What a loop over it goes through: of a string its characters, of a dict its keys. It empties a generator.
 absl::StatusOr<Items> Iterate(Heap& heap, const Value& iterable);
 
 // len(). InvalidArgument for what has none.

@@ -1,5 +1,3 @@
-#include "coordinator/text/output/call_readers.h"
-
 #include <optional>
 #include <utility>
 
@@ -7,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/json/json.h"
 #include "coordinator/text/output/json_text.h"
+#include "coordinator/text/output/output_grammar.h"
 
 namespace stagecoach {
 namespace {
@@ -22,7 +21,7 @@ std::optional<std::string> ArgumentsOf(absl::string_view value) {
   return text;
 }
 
-Calls One(std::string name, absl::string_view arguments, std::string id, CallScanner* scanner) {
+Calls SingleCall(std::string name, absl::string_view arguments, std::string id, CallScanner* scanner) {
   if (name.empty()) scanner->Fail();
   if (!scanner->ok()) return {};
   return {{std::move(name), std::string(arguments), std::move(id)}};
@@ -91,8 +90,8 @@ std::string ValueText(OutputTools::Parameter type, absl::string_view text) {
 }
 
 // Only now, as a reader begins anew whenever there is more text.
-Calls Tagged(absl::string_view name, const std::vector<Argument>& arguments, const OutputTools& tools,
-             CallScanner* scanner) {
+Calls CallWithArguments(absl::string_view name, const std::vector<Argument>& arguments, const OutputTools& tools,
+                        CallScanner* scanner) {
   if (name.empty() || name.find_first_of("<\n") != absl::string_view::npos) scanner->Fail();
   if (!scanner->ok()) return {};
   JsonObjectText object;
@@ -105,7 +104,7 @@ Calls Tagged(absl::string_view name, const std::vector<Argument>& arguments, con
 }
 
 // Whether another argument follows, rather than the end of the call.
-bool More(absl::string_view end, const std::vector<Argument>& arguments, CallScanner* scanner) {
+bool HasArgument(absl::string_view end, const std::vector<Argument>& arguments, CallScanner* scanner) {
   scanner->SkipSpace();
   if (arguments.size() > kMostArguments) scanner->Fail();
   return !scanner->Try(end) && scanner->ok();
@@ -310,6 +309,18 @@ std::string ReadPythonArguments(CallScanner* scanner) {
   return "";
 }
 
+Calls ReadDeepseek(bool in_fence, CallScanner* scanner) {
+  scanner->Try("<｜tool▁calls▁begin｜>");
+  scanner->SkipSpace();
+  scanner->Expect("<｜tool▁call▁begin｜>");
+  absl::string_view name = scanner->HeadUntil("<｜tool▁sep｜>");  // "function" before a fence
+  if (in_fence) name = scanner->HeadUntil("```json");
+  const absl::string_view arguments = ReadJsonObject(scanner);
+  if (in_fence) scanner->TryAfterSpace("```");
+  scanner->TryAfterSpace("<｜tool▁call▁end｜>");
+  return SingleCall(std::string(name), arguments, "", scanner);
+}
+
 }  // namespace
 
 Calls ReadMarkedJson(absl::string_view open, absl::string_view close, CallScanner* scanner) {
@@ -331,27 +342,8 @@ Calls ReadMarkedJson(absl::string_view open, absl::string_view close, CallScanne
   return calls;
 }
 
-Calls ReadDeepseekV31(const OutputTools&, CallScanner* scanner) {
-  scanner->Try("<｜tool▁calls▁begin｜>");
-  scanner->SkipSpace();
-  scanner->Expect("<｜tool▁call▁begin｜>");
-  const absl::string_view name = scanner->HeadUntil("<｜tool▁sep｜>");
-  const absl::string_view arguments = ReadJsonObject(scanner);
-  scanner->TryAfterSpace("<｜tool▁call▁end｜>");
-  return One(std::string(name), arguments, "", scanner);
-}
-
-Calls ReadDeepseekR1(const OutputTools&, CallScanner* scanner) {
-  scanner->Try("<｜tool▁calls▁begin｜>");
-  scanner->SkipSpace();
-  scanner->Expect("<｜tool▁call▁begin｜>");
-  scanner->HeadUntil("<｜tool▁sep｜>");  // "function"
-  const absl::string_view name = scanner->HeadUntil("```json");
-  const absl::string_view arguments = ReadJsonObject(scanner);
-  scanner->TryAfterSpace("```");
-  scanner->TryAfterSpace("<｜tool▁call▁end｜>");
-  return One(std::string(name), arguments, "", scanner);
-}
+Calls ReadDeepseekV31(const OutputTools&, CallScanner* scanner) { return ReadDeepseek(/*in_fence=*/false, scanner); }
+Calls ReadDeepseekR1(const OutputTools&, CallScanner* scanner) { return ReadDeepseek(/*in_fence=*/true, scanner); }
 
 // The id is "functions.NAME:INDEX".
 Calls ReadKimi(const OutputTools&, CallScanner* scanner) {
@@ -363,11 +355,10 @@ Calls ReadKimi(const OutputTools&, CallScanner* scanner) {
   scanner->TryAfterSpace("<|tool_call_end|>");
   absl::string_view name = id.substr(0, id.rfind(':'));
   if (absl::StartsWith(name, "functions.")) name.remove_prefix(10);
-  return One(std::string(name), arguments, std::string(id), scanner);
+  return SingleCall(std::string(name), arguments, std::string(id), scanner);
 }
 
-// NAME[ARGS], and in between [CALL_ID] and the id where the model was trained to give one. Models of this kind fall
-// back to the list of older ones.
+// NAME[ARGS], in between [CALL_ID] and the id if trained to give one. Such models fall back to the list of older ones.
 Calls ReadMistralArgs(const OutputTools&, CallScanner* scanner) {
   constexpr absl::string_view kCallId = "[CALL_ID]";
   CallScanner list = *scanner;
@@ -380,7 +371,7 @@ Calls ReadMistralArgs(const OutputTools&, CallScanner* scanner) {
   const size_t cut = head.find(kCallId);
   std::string id;
   if (cut != absl::string_view::npos) id = std::string(WithoutSpaceAround(head.substr(cut + kCallId.size())));
-  return One(std::string(WithoutSpaceAround(head.substr(0, cut))), arguments, std::move(id), scanner);
+  return SingleCall(std::string(WithoutSpaceAround(head.substr(0, cut))), arguments, std::move(id), scanner);
 }
 
 Calls ReadLlama(const OutputTools& tools, CallScanner* scanner) {
@@ -410,13 +401,13 @@ Calls ReadQwenCoder(const OutputTools& tools, CallScanner* scanner) {
   scanner->Expect("<function=");
   const absl::string_view name = scanner->HeadUntil(">");
   std::vector<Argument> arguments;
-  while (More("</function>", arguments, scanner)) {
+  while (HasArgument("</function>", arguments, scanner)) {
     scanner->Expect("<parameter=");
     const absl::string_view key = scanner->HeadUntil(">");
     arguments.push_back({key, WithoutFormatBreaks(scanner->Until("</parameter>"))});
   }
   scanner->TryAfterSpace("</tool_call>");
-  return Tagged(name, arguments, tools, scanner);
+  return CallWithArguments(name, arguments, tools, scanner);
 }
 
 Calls ReadGlm(const OutputTools& tools, CallScanner* scanner) {
@@ -424,14 +415,14 @@ Calls ReadGlm(const OutputTools& tools, CallScanner* scanner) {
   scanner->SkipSpace();
   const absl::string_view name = scanner->While([](char byte) { return byte != '<' && byte != '\n'; });
   std::vector<Argument> arguments;
-  while (More("</tool_call>", arguments, scanner)) {
+  while (HasArgument("</tool_call>", arguments, scanner)) {
     scanner->Expect("<arg_key>");
     const absl::string_view key = scanner->HeadUntil("</arg_key>");
     scanner->SkipSpace();
     scanner->Expect("<arg_value>");
     arguments.push_back({key, scanner->Until("</arg_value>")});
   }
-  return Tagged(WithoutSpaceAround(name), arguments, tools, scanner);
+  return CallWithArguments(WithoutSpaceAround(name), arguments, tools, scanner);
 }
 
 Calls ReadMinimax(const OutputTools& tools, CallScanner* scanner) {
@@ -441,13 +432,13 @@ Calls ReadMinimax(const OutputTools& tools, CallScanner* scanner) {
   const absl::string_view name = scanner->HeadUntil("\"");
   scanner->Expect(">");
   std::vector<Argument> arguments;
-  while (More("</invoke>", arguments, scanner)) {
+  while (HasArgument("</invoke>", arguments, scanner)) {
     scanner->Expect("<parameter name=\"");
     const absl::string_view key = scanner->HeadUntil("\"");
     scanner->Expect(">");
     arguments.push_back({key, scanner->Until("</parameter>")});
   }
-  return Tagged(name, arguments, tools, scanner);
+  return CallWithArguments(name, arguments, tools, scanner);
 }
 
 Calls ReadDeepseekV32(const OutputTools& tools, CallScanner* scanner) {
@@ -457,7 +448,7 @@ Calls ReadDeepseekV32(const OutputTools& tools, CallScanner* scanner) {
   const absl::string_view name = scanner->HeadUntil("\"");
   scanner->Expect(">");
   std::vector<Argument> arguments;
-  while (More("</｜DSML｜invoke>", arguments, scanner)) {
+  while (HasArgument("</｜DSML｜invoke>", arguments, scanner)) {
     scanner->Expect("<｜DSML｜parameter name=\"");
     const absl::string_view key = scanner->HeadUntil("\"");
     scanner->Expect(" string=\"");
@@ -466,7 +457,7 @@ Calls ReadDeepseekV32(const OutputTools& tools, CallScanner* scanner) {
     scanner->Expect("\">");
     arguments.push_back({key, scanner->Until("</｜DSML｜parameter>"), is_text});
   }
-  return Tagged(name, arguments, tools, scanner);
+  return CallWithArguments(name, arguments, tools, scanner);
 }
 
 Calls ReadLfm2(const OutputTools&, CallScanner* scanner) {

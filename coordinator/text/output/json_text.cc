@@ -20,12 +20,6 @@ size_t StringEnd(absl::string_view text, size_t position) {
   return absl::string_view::npos;
 }
 
-// Outside of strings and brackets: true, false, null, numbers, what is between values.
-bool IsScalarByte(char byte) {
-  constexpr absl::string_view kBytes = "truefalsnE+-.0123456789,: \t\r\n";
-  return kBytes.find(byte) != absl::string_view::npos;
-}
-
 // Of a valid text: one past the value that begins at `position`.
 size_t ValueEnd(absl::string_view text, size_t position) {
   if (text[position] == '"') return StringEnd(text, position);
@@ -60,8 +54,9 @@ JsonExtent MeasureJson(absl::string_view text, int most_depth) {
       case ']':
         if (--depth == 0) return {JsonExtent::State::kWhole, i + 1};
         break;
-      default:
-        if (!IsScalarByte(text[i])) return {JsonExtent::State::kBad, i};
+      default:  // true, false, null, numbers, what is between values
+        if (absl::string_view("truefalsnE+-.0123456789,: \t\r\n").find(text[i]) == absl::string_view::npos)
+          return {JsonExtent::State::kBad, i};
     }
   }
   return {JsonExtent::State::kMore, text.size()};

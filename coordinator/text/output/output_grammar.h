@@ -5,10 +5,26 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "coordinator/text/output/call_readers.h"
+#include "coordinator/text/output/call_scanner.h"
 #include "coordinator/text/output/output_parser.h"
 
 namespace stagecoach {
+
+// Reads a call as one format writes it (call_readers.cc), from its first marker on. No calls: it cannot be read.
+using Calls = std::vector<ToolCall>;
+using CallReader = Calls(const OutputTools& tools, CallScanner* scanner);
+
+// {"name": "F", "arguments": {...}}, or a list of these, between two markers; empty: there is no second one.
+Calls ReadMarkedJson(absl::string_view open, absl::string_view close, CallScanner* scanner);
+
+// A name between markers and an object of JSON.
+CallReader ReadDeepseekV31, ReadDeepseekR1, ReadKimi, ReadMistralArgs;
+// The whole message is an object of JSON, or a call in Python's manner after a marker; the function is one of `tools`.
+CallReader ReadLlama;
+// Every argument in tags of its own.
+CallReader ReadQwenCoder, ReadGlm, ReadMinimax, ReadDeepseekV32;
+// Values in a language of their own: Python's, Gemma's.
+CallReader ReadLfm2, ReadGemma4;
 
 // The marks of a format: reasoning first, then content with calls among it. Every mark begins with an ASCII character,
 // so that text is never cut within a code point.

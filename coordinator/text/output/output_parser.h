@@ -1,10 +1,11 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_OUTPUT_OUTPUT_PARSER_H_
 #define STAGECOACH_COORDINATOR_TEXT_OUTPUT_OUTPUT_PARSER_H_
 
-// Parts the text of a model into reasoning, content and calls of tools while it is written.
+// Splits the text of a model into reasoning, content and tool calls while it is generated.
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,42 @@
 #include "absl/strings/string_view.h"
 #include "common/json/json.h"
 #include "coordinator/text/output/call_scanner.h"
-#include "coordinator/text/output/output_format.h"
 
 namespace stagecoach {
+
+// How a family of models marks reasoning and tool calls in its text.
+enum class OutputFormat {
+  kPlain,  // no marks: all is content (but a prompt that opens <think> is heeded)
+  kHermesJson,
+  kQwen3Coder,
+  kQwen35,
+  kNemotron3,
+  kHarmony,
+  kGlm45,
+  kGlm47,
+  kDeepseekV31,
+  kDeepseekR1,
+  kDeepseekV32,
+  kKimiK2,
+  kLlama3Json,
+  kMistralV3,
+  kMistralSmall32,
+  kMistralArgs,
+  kMinimaxM2,
+  kGemma4,
+  kCommandR7b,
+  kLfm2,
+  kGranite3,
+  kNemotronNanoV2,
+};
+
+// "hermes_json", "harmony", ...; plain: "none".
+absl::string_view OutputFormatName(OutputFormat format);
+std::optional<OutputFormat> OutputFormatByName(absl::string_view name);
+std::vector<absl::string_view> OutputFormatNames();
+
+// By how a chat template writes the assistant's earlier turns; kPlain where it has no known marks.
+OutputFormat FindOutputFormat(absl::string_view chat_template);
 
 enum class OutputKind {
   kReasoning,
@@ -40,8 +74,7 @@ struct OutputDelta {
 class OutputTools {
  public:
   OutputTools() = default;  // none: the text of a call is content then
-  // A list of {"type": "function", "function": {"name", "parameters": a JSON schema}}; whatever is not of this shape
-  // in it is left out.
+  // A list of {"type": "function", "function": {"name", "parameters": a JSON schema}}; the rest is left out.
   explicit OutputTools(const Json& tools);
 
   bool empty() const { return functions_.empty(); }
@@ -65,13 +98,13 @@ struct OutputStart {
 };
 
 // Fed with the text of an answer, control tokens as their text, without the token that ended it. Not thread-safe.
-//   Pieces    How the text is cut makes no difference, once deltas of one kind are put together.
-//   Delay     Text leaves when it cannot belong to a marker any more, a call when it is complete. kMostCallBytes bounds
-//             the memory.
-//   Content   What cannot be read as a call is content, with those of its markers that were fed as text. A control
-//             token is a marker or nothing. Bytes that are no UTF-8 pass through.
-//   Left out  Markers and their white space: at both ends of a reasoning block, after it, and around calls where no
-//             text follows.
+//   Pieces   The joined deltas do not depend on how the text is cut.
+//   Delay    Text is returned when it cannot belong to a marker, a call when it is complete; held back are at most
+//            kMostCallBytes.
+//   Content  What is no valid call is content, with its markers that were fed as text. A control token is a marker or
+//            nothing. Invalid UTF-8 passes through.
+//   Dropped  Markers, and white space at both ends of a reasoning block and after it, and around calls that no text
+//            follows.
 class OutputParser {
  public:
   static constexpr size_t kMostCallBytes = 256 << 10;  // what is longer is no call but content

@@ -23,7 +23,7 @@ constexpr int64_t kPrefetchBytes = 8192;  // how far ahead of the weights in use
 inline __m128i Load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline __m256i Load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
-// The vector that vector_math.h speaks of.
+// The vector type of vector_math.h.
 using Floats = __m256;
 using Doubles = __m256d;  // half as many
 using Ints = __m256i;

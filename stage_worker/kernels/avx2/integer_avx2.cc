@@ -15,10 +15,9 @@ using Bytes = __m256i;
 constexpr int64_t kPiecePanels = 2;
 constexpr int64_t kAheadBytes = 4096;  // how far ahead of the block in use memory is asked for
 
-// The machine does not look ahead by itself across the sections of a panel: twice the speed from memory. So each block
-// asks for its share of a panel's bytes, of whatever section. At the end of the span come the panels that are read
-// next, or what is in the cache: lines that nobody reads cost as much as those that are read, for runs of few panels a
-// third of all.
+// The processor does not prefetch across the sections of a panel; doing it here doubles the speed from memory. Each
+// block prefetches its share of a panel's bytes, of any section. Past the span: the panels that are read next; without
+// any, a line already in cache, because useless fetches (a third of all in short runs) cost as much as useful ones.
 struct Fetch {
   const uint8_t* ahead;  // of block 0
   const uint8_t* end;    // of the span

@@ -1,4 +1,4 @@
-// The table for AVX2 with FMA and F16C, and what its functions over single rows are made of.
+// The table for AVX2 with FMA and F16C, and the building blocks of its functions over single rows.
 
 #include <cfloat>
 

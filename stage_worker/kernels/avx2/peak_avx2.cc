@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-#include "stage_worker/kernels/peak_loops.h"
+#include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {

@@ -32,7 +32,7 @@ uint64_t Weigh(const float* x, int64_t n, const Weighing& weighing, uint64_t* su
       const __m256 a = LoadUpTo(x, i, n, kNan), b = LoadUpTo(x, i + kLanes, n, kNan);
       const __m256 in_a = _mm256_cmp_ps(a, floor, _CMP_GE_OQ), in_b = _mm256_cmp_ps(b, floor, _CMP_GE_OQ);
       if (_mm256_movemask_ps(_mm256_or_ps(in_a, in_b)) == 0) continue;
-      // Two weights fit 32 bits, more need not.
+      // Two weights fit in 32 bits; more may not.
       const __m256i both = _mm256_add_epi32(Weights(a, in_a, best, scale), Weights(b, in_b, best, scale));
       sum = _mm256_add_epi64(sum, _mm256_and_si256(both, even));
       sum = _mm256_add_epi64(sum, _mm256_srli_epi64(both, 32));
@@ -49,7 +49,7 @@ uint64_t Weigh(const float* x, int64_t n, const Weighing& weighing, uint64_t* su
   return total;
 }
 
-// For every set of lanes their numbers, ascending.
+// The lane numbers of every set of lanes, ascending.
 struct LaneNumbers {
   uint8_t of[256][8];
 };
@@ -78,7 +78,7 @@ int64_t Gather(const float* x, int64_t n, float low, float high, int32_t* indice
       count_above += __builtin_popcount(over);
     }
     if (any == 0) continue;
-    // No branch for each vector, which nothing could foresee: all lanes are stored, what is inside first.
+    // No branch a vector, because it would be unpredictable: stores all lanes, those inside first.
     for (int j = 0; j < 4; ++j) {
       const __m128i lanes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kLaneNumbers.of[in[j]]));
       const __m256i first = _mm256_set1_epi32(static_cast<int>(begin + j * kLanes));

@@ -39,7 +39,7 @@ inline __m256i ToBf16(__m512 x) {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16));
 }
 
-// The vector that vector_math.h speaks of.
+// The vector type of vector_math.h.
 using Floats = __m512;
 using Doubles = __m512d;  // half as many
 using Ints = __m512i;

@@ -93,8 +93,7 @@ inline ScalesAt FindScales(const uint8_t* panel, int64_t sub_scales, int64_t blo
           panel + sub_scales + block * kLayout.sub_scale_bytes};
 }
 
-// The same place, as far as the compiler knows another: what was loaded there is not kept in a register, which the sums
-// need more.
+// The same place, hidden from the compiler, so that earlier loads from it do not stay in registers that the sums need.
 inline ScalesAt Again(ScalesAt at) {
   asm("" : "+r"(at.d), "+r"(at.sub));
   return at;
@@ -123,7 +122,7 @@ inline __m512 LoadScale(const ScalesAt& block, int h) {
   return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
 }
 
-// The same of the minima; of the types with sub-scales what is to be subtracted.
+// The same for the minima; for types with sub-scales, the amount to subtract.
 template <IntegerLayout kLayout>
 inline __m512 LoadMinimum(const ScalesAt& at, int h) {
   const __m512 m = HalvesToFloats(at.d + 2 * kPanelRows);

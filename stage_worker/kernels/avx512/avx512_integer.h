@@ -6,9 +6,9 @@
 // instruction set and must keep its own copy.
 //
 // A tile is P panels times C columns: it walks the blocks of 32 columns of K once and keeps P x C sums in registers.
-// Codes become bytes in registers, on ports that the dot instruction leaves free, so that no pass has to unpack the
-// panels first, however many columns there are. The inputs are packed before, so that a tile reads them as one stream,
-// and what the next panels need is fetched from memory meanwhile: both matter more than the shape of the tile.
+// Codes become bytes in registers, on ports that the dot instruction leaves free, so no pass unpacks the panels first.
+// Inputs are packed first, so a tile reads one stream; the next panels are prefetched meanwhile. Both matter more than
+// the shape of the tile.
 
 #include "stage_worker/kernels/avx512/avx512.h"
 #include "stage_worker/kernels/avx512/avx512_codes.h"
@@ -85,8 +85,7 @@ struct IntegerRun {
   int tiles;
   float* out;  // of the first panel and column; added to unless first_block is 0
   int64_t out_stride;
-  // Fetched meanwhile: for every block `prefetch_lines` lines, then the address moves by prefetch_step. Streams fetch
-  // what lies ahead by themselves.
+  // Prefetch: `prefetch_lines` lines a block, then the address moves by prefetch_step. Streams prefetch for themselves.
   const uint8_t* prefetch;
   int64_t prefetch_step;
   int prefetch_lines;
@@ -97,15 +96,15 @@ using IntegerRunFn = void (*)(const IntegerRun& run);
 
 constexpr int64_t kPrefetchBytes = 8192;  // ahead of a single stream: measured best of 2 to 16 KiB
 
-// What is fetched for an address `ahead` bytes before which the kernel is: behind the last panel come those that are
-// read next, or what is in the cache, for lines that nobody reads cost as much as those that are read.
+// Address to prefetch when the kernel is `ahead` bytes before it. Past the last panel: the panels that are read next;
+// without any, a line already in cache, because a useless fetch costs as much as a useful one.
 inline const uint8_t* Ahead(const uint8_t* at, const IntegerRun& run, int64_t ahead) {
   if (at < run.end) [[likely]]
     return at;
   return run.next != nullptr ? run.next + (at - run.end) : at - ahead;
 }
 
-// kStream: one tile of few columns, which waits for memory alone.
+// kStream: one tile of few columns, bound by memory.
 template <typename Dot, IntegerLayout kLayout, int P, int C, bool kStream>
 void MultiplyRun(const IntegerRun& run) {
   constexpr bool kTrits = kLayout.codes == CodeFormat::kTrits;
@@ -121,7 +120,7 @@ void MultiplyRun(const IntegerRun& run) {
     const uint8_t* panels[P];
     __mmask16 present[P];
     STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
-      // Beyond the end the last panel again, for nothing.
+      // Past the end: the last panel again, unused.
       const bool inside = first + p < run.panel_count;
       panels[p] = run.panels + (inside ? first + p : run.panel_count - 1) * run.panel_bytes;
       present[p] = inside ? 0xffff : 0;
@@ -235,13 +234,13 @@ constexpr int kWideColumns = 4;  // of a tile
 constexpr int kWidePanels = 3;   // of a tile: 12 sums hide the latency of the dot instruction
 constexpr int kMostStreamColumns = 8;
 
-// Up to this number of columns wait for memory, which a stream of one panel after the other reads fastest; more are the
-// processor's work.
+// Up to this number of columns are bound by memory, which one panel after the other reads fastest; more are bound by
+// arithmetic.
 constexpr int StreamColumns(const IntegerLayout& layout) {
   return layout.codes == CodeFormat::kU8 ? kMostStreamColumns : layout.vectors > 2 ? 2 : 1;
 }
 
-// Single bits are the processor's work from the first column on.
+// Single bits are bound by arithmetic from the first column on.
 constexpr int StreamPanels(const IntegerLayout& layout) { return layout.codes == CodeFormat::kBit ? 4 : 1; }
 
 struct IntegerTiles {

@@ -21,8 +21,8 @@ inline void SplitPair(const uint8_t* pair, __m512* even, __m512* odd) {
 
 constexpr int kFewPanels = 2, kManyPanels = 3;  // of a tile
 
-// P panels times C columns. Fetches meanwhile what the next tile will read; F32 with many columns does not, its panels
-// would push the inputs out of the cache.
+// P panels times C columns. Prefetches the next tile, except for F32 with many columns, whose panels would evict the
+// inputs from the cache.
 template <TensorType kType, int P, int C>
 void FloatTile(const MatmulTile& tile) {
   constexpr bool kSingle = kType == TensorType::kF32;
@@ -60,7 +60,7 @@ void FloatTile(const MatmulTile& tile) {
   }
 }
 
-// Few columns wait for memory: two panels at once hide the latency, and few streams are read fastest.
+// Few columns are bound by memory: two panels at once hide the latency, and few streams are read fastest.
 constexpr int kStreamColumns = 4;
 
 template <TensorType kType, int P = kFewPanels>
@@ -70,8 +70,8 @@ constexpr MatmulTiles kStream = {
     {nullptr, FloatTile<kType, P, 1>, FloatTile<kType, P, 2>, FloatTile<kType, P, 3>, FloatTile<kType, P, 4>},
     {nullptr, FloatTile<kType, 1, 1>, FloatTile<kType, 1, 2>, FloatTile<kType, 1, 3>, FloatTile<kType, 1, 4>}};
 
-// More columns: loads are as scarce as multiply-adds, so that a broadcast input is used more than once. Measured best
-// among the shapes that fit in 32 registers. Evenly cut, five columns or more make tiles of three or more.
+// More columns: loads limit as much as multiply-adds, so each broadcast input is used more than once. The best shape
+// measured among those that fit in 32 registers. Evenly cut, five columns or more make tiles of three or more.
 template <TensorType kType, int P = kManyPanels>
 constexpr MatmulTiles kWide = {6,
                                {0, P, P, P, P, P, P},

@@ -2,13 +2,11 @@
 
 #include "stage_worker/kernels/avx512/avx512.h"
 #include "stage_worker/kernels/isa_tables.h"
-#include "stage_worker/kernels/peak_loops.h"
 
 namespace stagecoach {
 namespace {
 
-// P panels times C columns, a pair of k a step. Fetches meanwhile what lies kAhead bytes ahead, or what the next tile
-// will read.
+// P panels times C columns, a pair of k a step. Prefetches kAhead bytes ahead, or the next tile.
 template <int P, int C, int kAhead = 0>
 void PairTile(const MatmulTile& tile) {
   constexpr int64_t kPairBytes = 2 * kPanelRows * 2;
@@ -47,7 +45,7 @@ constexpr MatmulTiles kPairTiles = {
     {nullptr, PairTile<4, 1>, PairTile<4, 2>, PairTile<4, 3>, PairTile<4, 4>, PairTile<4, 5>, PairTile<4, 6>},
     {nullptr, PairTile<1, 1>, PairTile<1, 2>, PairTile<1, 3>, PairTile<1, 4>, PairTile<1, 5>, PairTile<1, 6>}};
 
-// Up to eight columns wait for memory, which one panel after the other reads fastest.
+// Up to eight columns are bound by memory, which one panel after the other reads fastest.
 constexpr int kStreamColumns = 8, kAhead = 8192;
 template <int C>
 constexpr MatmulTileFn kStreamTile = PairTile<1, C, kAhead>;

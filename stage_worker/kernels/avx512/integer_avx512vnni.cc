@@ -1,7 +1,7 @@
 // The integer types with AVX-512 VNNI: one instruction multiplies 64 bytes by 64 bytes and adds them by fours.
 
 #include "stage_worker/kernels/avx512/avx512_integer.h"
-#include "stage_worker/kernels/peak_loops.h"
+#include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {

@@ -1,4 +1,4 @@
-// The tables of the AVX-512 sets, and what their functions over single rows are made of.
+// The tables of the AVX-512 sets, and the building blocks of their functions over single rows.
 
 #include <cfloat>
 
@@ -42,11 +42,11 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
   }
 }
 
-// By the type's own unit: with the dot instruction of bytes, or without.
+// Each type's unit: with the dot instruction of bytes, or without.
 constexpr MatmulFn* kMatmul = Matmul<FloatMatmulAvx512, IntegerMatmulAvx512>;
 constexpr MatmulFn* kMatmulVnni = Matmul<FloatMatmulAvx512, IntegerMatmulAvx512Vnni>;
 
-// And with that of BF16 pairs.
+// Also with the dot instruction of BF16 pairs.
 void MatmulBf16(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   (weights.type == TensorType::kBF16 ? Bf16MatmulAvx512Bf16 : kMatmulVnni)(weights, in, columns, out, out_stride);
 }

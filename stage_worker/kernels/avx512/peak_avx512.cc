@@ -1,7 +1,7 @@
 // The peaks of AVX-512 F and BW.
 
 #include "stage_worker/kernels/avx512/avx512.h"
-#include "stage_worker/kernels/peak_loops.h"
+#include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {

@@ -46,7 +46,7 @@ uint64_t Weigh(const float* x, int64_t n, const Weighing& weighing, uint64_t* su
     if (any != 0) {
       __m512i sum = _mm512_setzero_si512();
       for (int j = 0; j < kVectors; j += 2) {
-        // Two weights fit 32 bits, more need not.
+        // Two weights fit in 32 bits; more may not.
         sum = _mm512_add_epi64(sum, PairSums(_mm512_add_epi32(Weights(values[j], counted[j], best, scale),
                                                               Weights(values[j + 1], counted[j + 1], best, scale))));
       }
@@ -72,8 +72,8 @@ int64_t Gather(const float* x, int64_t n, float low, float high, int32_t* indice
       count_above += __builtin_popcount(over);
     }
     if ((in[0] | in[1]) == 0) continue;
-    // No branch for each vector, which nothing could foresee: all lanes are stored, what is inside first. (The
-    // instruction that compresses into memory is slow on some processors.)
+    // No branch a vector, because it would be unpredictable: stores all lanes, those inside first. (The instruction
+    // that compresses into memory is slow on some processors.)
     for (int j = 0; j < 2; ++j) {
       const __m512i found = _mm512_add_epi32(numbers, _mm512_set1_epi32(static_cast<int>(begin + j * kLanes)));
       _mm512_storeu_si512(indices + inside, _mm512_maskz_compress_epi32(in[j], found));

@@ -20,7 +20,7 @@ inline float Tree(const Floats* lanes) {
   return TreeSum(sums);
 }
 
-// 16 accumulators. Nothing is asked for ahead: these machines do that by themselves.
+// 16 accumulators. No prefetching: these processors do it in hardware.
 constexpr int ScoreTiles(int) { return 1; }
 constexpr int ValueVectors(int columns) { return columns <= 2 ? 8 : 4; }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kQuarters = 4;
 
-// Four rows of a pair of columns: F32 has them behind each other, F16 and BF16 side by side.
+// Four rows of a pair of columns: consecutive for F32, interleaved for F16 and BF16.
 template <TensorType kType>
 inline void LoadPair(const uint8_t* pair, int quarter, float32x4_t* even, float32x4_t* odd) {
   if constexpr (kType == TensorType::kF32) {

@@ -1,4 +1,4 @@
-// The tables for Arm, and what their functions over single rows are made of.
+// The tables for Arm, and the building blocks of their functions over single rows.
 
 #include <cfloat>
 

@@ -29,7 +29,7 @@ inline uint8x8_t LoadFourBytes(const uint8_t* p) {
   return vcreate_u8(four);
 }
 
-// The vector that vector_math.h speaks of.
+// The vector type of vector_math.h.
 using Floats = float32x4_t;
 using Doubles = float64x2_t;  // half as many
 using Ints = int32x4_t;

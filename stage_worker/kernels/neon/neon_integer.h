@@ -14,7 +14,7 @@ namespace {
 using Bytes = uint8x16_t;
 constexpr int64_t kPiecePanels = 1;
 
-// The machine looks ahead by itself.
+// These processors prefetch in hardware.
 struct Fetch {
   Fetch(const PanelSpan&, const uint8_t*, const uint8_t*) {}
   void Advance(int64_t) {}
@@ -107,7 +107,7 @@ inline void AddMatrices(const Source& source, const int8_t* q, int64_t cols, int
 }
 #endif
 
-// What the bias adds to the products of the codes.
+// The bias's part of the products of the codes.
 template <int part, class Source, int C>
 inline void AddBias(const Columns& in, int64_t block, Ints (*dot)[kVectors]) {
   constexpr Shape kShape = Source::kShape;

@@ -47,7 +47,7 @@ int64_t Gather(const float* x, int64_t n, float low, float high, int32_t* indice
     const uint32x4_t in = vbicq_u32(vcgeq_f32(values, lows), over);
     count_above += vaddvq_u32(vshrq_n_u32(over, 31));
     if (!Any(in)) continue;
-    // Every lane is written, and the next one over it where it was not inside.
+    // Writes every lane; the next one overwrites those that are not inside.
     uint32_t lanes[kLanes];
     vst1q_u32(lanes, vshrq_n_u32(in, 31));
     for (int j = 0; j < kLanes; ++j) {

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "common/quant/tensor_type.h"
-#include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {

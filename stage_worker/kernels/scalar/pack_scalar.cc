@@ -1,8 +1,9 @@
-// Packing one row at a time, field by field: what defines the bytes of a panel.
+// Packs one row at a time, field by field: the definition of a panel's bytes.
 
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/quant/block_codes.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/panel_layout.h"
 
@@ -11,12 +12,6 @@ namespace {
 
 constexpr int kGroups = kCodeBlock / 4;
 constexpr int kLaneBytes = 4;
-
-uint32_t LoadU32(const uint8_t* p) {
-  uint32_t value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
 
 // 32 codes, from where the file keeps them; sub counts blocks of 32 within the block of the file. Offsets as in the
 // GGUF specification.
@@ -67,7 +62,7 @@ void Q3KCodes(const uint8_t* block, int sub, uint8_t* codes) {
   for (int i = 0; i < 32; ++i) codes[i] |= (block[i] >> sub & 1) << 2;
 }
 
-// Of the types that are not copied.
+// For the types that are not copied.
 void FileCodes(TensorType type, const uint8_t* block, int sub, uint8_t* codes) {
   switch (type) {
     case TensorType::kQ5_0: return NibblesAndBits(block + 6, LoadU32(block + 2), codes);
@@ -145,7 +140,7 @@ void StoreScales(TensorType type, const uint8_t* block, int lane, uint8_t* out) 
     out[lane] = block[0];
     return;
   }
-  const uint8_t* d = block + FileScaleAt(type);
+  const uint8_t* d = block + FindBlockScales(type)->scale_at;
   std::memcpy(out + 2 * lane, d, 2);
   if (FindIntegerLayout(type)->minima) std::memcpy(out + 2 * (kPanelRows + lane), d + 2, 2);
 }
@@ -154,10 +149,10 @@ void StoreScales(TensorType type, const uint8_t* block, int lane, uint8_t* out) 
 void StoreSubScales(TensorType type, const uint8_t* block, int sub, int lane, uint8_t* out) {
   switch (type) {
     case TensorType::kQ4_K:
-    case TensorType::kQ5_K: {  // 6 bits each in 12 bytes
-      const uint8_t* s = block + 4;
-      out[lane] = static_cast<uint8_t>(sub < 4 ? s[sub] & 63 : (s[sub + 4] & 15) | (s[sub - 4] >> 6) << 4);
-      out[kPanelRows + lane] = static_cast<uint8_t>(sub < 4 ? s[sub + 4] & 63 : s[sub + 4] >> 4 | (s[sub] >> 6) << 4);
+    case TensorType::kQ5_K: {
+      const ScaleAndMin both = UnpackScaleAndMin(block + 4, sub);
+      out[lane] = static_cast<uint8_t>(both.scale);
+      out[kPanelRows + lane] = static_cast<uint8_t>(both.min);
       return;
     }
     case TensorType::kIQ4_XS: {
@@ -173,12 +168,7 @@ void StoreSubScales(TensorType type, const uint8_t* block, int sub, int lane, ui
     uint8_t* to = out + half * kPanelRows + lane;
     if (type == TensorType::kQ6_K) *to = block[192 + k];
     if (type == TensorType::kQ2_K) *to = block[k];
-    if (type == TensorType::kQ3_K) {
-      const uint8_t* s = block + 96;
-      const int low = k < 8 ? s[k] & 15 : s[k - 8] >> 4;
-      const int high = s[8 + k % 4] >> (k / 4 * 2) & 3;
-      *to = static_cast<uint8_t>((low | high << 4) - 32);
-    }
+    if (type == TensorType::kQ3_K) *to = static_cast<uint8_t>(UnpackQ3KScale(block + 96, k));
   }
 }
 

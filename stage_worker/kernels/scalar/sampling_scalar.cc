@@ -21,8 +21,8 @@ LogitPeak FindPeak(const float* x, int64_t n) {
   return peak;
 }
 
-// The power of two is the polynomial of Cephes' exp2f times 2^n. Everything from 2^-32 down weighs nothing, and so does
-// what is no number: -infinity * 0.
+// The power of two is the polynomial of Cephes' exp2f times 2^n. Everything from 2^-32 down weighs 0, and so does a NaN
+// (-infinity * 0).
 uint32_t WeightOf(float x, const Weighing& weighing) {
   if (!(x >= weighing.floor)) return 0;
   float power = (x - weighing.best) * weighing.scale;

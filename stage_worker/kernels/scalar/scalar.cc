@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "common/job/job_choices.h"
-#include "stage_worker/kernels/attend.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/sampling.h"

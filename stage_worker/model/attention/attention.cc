@@ -20,7 +20,7 @@ class Square {
   static void Transpose(const uint8_t* in, size_t in_stride, uint8_t* out, size_t out_stride) {
     Row a[kSize], b[kSize];
     for (size_t i = 0; i < kSize; ++i) std::memcpy(&a[i], in + i * in_stride, sizeof(Row));
-    // Each time the rows of one half come between those of the other, element by element.
+    // Interleaves the rows of both halves, element by element.
     for (size_t done = 1; done < kSize; done *= 2) {
       for (size_t i = 0; i < kSize / 2; ++i) {
         b[2 * i] = Zip<0>(a[i], a[i + kSize / 2], std::make_index_sequence<kSize>());
@@ -127,8 +127,8 @@ class AttentionRun {
   }
 
  private:
-  // From the end, where the longest walks of a prefill chunk are; who takes what does not change a result. Every thread
-  // asks once when nothing is left; the last to do so sets the counter back for the next layer, behind the barrier.
+  // From the end, where a prefill chunk's longest walks are; the order changes no result. Every thread asks once when
+  // nothing is left; the last one resets the counter for the next layer, behind the barrier.
   const AttentionWork* Take() {
     const int64_t count = static_cast<int64_t>(walks_.work().size());
     const int64_t taken = step_.scratch.next_attention_work.fetch_add(1, std::memory_order_relaxed);
@@ -150,8 +150,8 @@ class AttentionRun {
     return window_ == 0 ? 0 : std::max<int64_t>(0, position + 1 - window_ - granule * kAttentionGranule);
   }
 
-  // Where the tiles of a granule lie; K's alone where v_tiles is nullptr. Those that no row of the work sees, whose
-  // blocks may be others' by now, are the first one that is seen. Returns how many.
+  // Finds the tiles of a granule; only K's if v_tiles is nullptr. Tiles that no row of the work sees, whose blocks may
+  // be others' by now, are replaced by the first one that is seen. Returns their number.
   int FindTiles(const AttentionWork& work, int64_t granule, const uint8_t** k_tiles, const uint8_t** v_tiles) const {
     const std::vector<BlockId>& blocks = step_.plan.rows()[static_cast<size_t>(work.first_row)].tables[block_group_];
     const int32_t block_tiles = pool_.shape().block_tokens / kTilePositions;
@@ -199,8 +199,8 @@ class AttentionRun {
     std::fill_n(state.acc, columns * value_dim_, 0.0f);
   }
 
-  // Merges a granule with the maximum `sink`, the sum 1 and no values, as Kernels::merge_attention would. Behind all
-  // granules of the walk, wherever they were computed.
+  // Merges a granule with the maximum `sink`, the sum 1 and no values, as Kernels::merge_attention would; after all
+  // granules of the walk.
   void JoinSink(float sink, int64_t column, AttentionState state) const {
     const float old_max = state.max[column];
     const float max = old_max > sink ? old_max : sink;
@@ -224,9 +224,9 @@ class AttentionRun {
     }
   }
 
-  // Folds one granule into the state, for the queries in scratch. Granules lie at fixed absolute positions, so that a
-  // row's sum is the same in any chunk. With the last granule the next work is taken, so that its K can be asked for:
-  // by the kernel as far as it reads V, the rest here.
+  // Folds one granule into the state, for the queries in scratch. Granules lie at fixed absolute positions, so a row's
+  // sum is the same in any chunk. With the last granule the next work is taken and its K prefetched: by the kernel as
+  // far as it reads V, the rest here.
   void AttendGranule(const AttentionWork& work, int64_t granule, AttentionState state) {
     const int64_t columns = work.rows * group_;
     AttentionSpan span;

@@ -1,8 +1,7 @@
-#include "stage_worker/model/attention/qkv.h"
-
 #include <algorithm>
 #include <vector>
 
+#include "stage_worker/model/attention/attention.h"
 #include "stage_worker/model/layers/projection.h"
 #include "stage_worker/weights/panel_shares.h"
 

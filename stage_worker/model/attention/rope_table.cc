@@ -1,12 +1,10 @@
-#include "stage_worker/model/attention/rope_table.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "common/base/check.h"
-#include "common/model/layer_spec.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/model/attention/attention.h"
 
 namespace stagecoach {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "stage_worker/model/ffn/router.h"
 #include "stage_worker/model/layers/projection.h"
 #include "stage_worker/weights/panel_shares.h"
 
@@ -60,8 +59,8 @@ void ActivateBlock(const Kernels& kernels, const UnitInput& unit, const Activati
   }
 }
 
-// Pieces of work that a thread takes in a phase, about. More even out what the last one leaves; fewer read longer runs
-// of panels, which the memory gives faster.
+// Pieces of work a thread takes in a phase, about. More balance better; fewer are longer runs of panels, which memory
+// serves faster.
 constexpr int64_t kActivationPieces = 16;
 constexpr int64_t kOutputPieces = 8;
 
@@ -73,8 +72,8 @@ constexpr int64_t kWidePanels = 3;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Panels, or pairs of them, cut into `pieces` runs as equal as their unit allows, so that threads which take as many of
-// them have as much to do.
+// Panels, or pairs of them, cut into `pieces` runs, as equal as the unit allows, so that threads with as many pieces
+// have as much work.
 struct Runs {
   int64_t count = 0;   // of all
   int64_t pieces = 0;  // at most one a unit
@@ -164,7 +163,7 @@ class ExpertTile {
 
   // --- activations ---------------------------------------------------------------------------------------------------
 
-  // scratch.activated, and scratch.ffn_input for the shared unit: what all units' down projections take. Pieces are
+  // Fills scratch.activated, and scratch.ffn_input for the shared unit: the inputs of all down projections. Pieces are
   // runs of panel pairs of one unit, the shared one's first.
   void Activate(const ExpertPlan& plan) {
     const int64_t pieces = kActivationPieces * worker_.threads();
@@ -195,8 +194,7 @@ class ExpertTile {
 
   static int64_t Take(std::atomic<int64_t>* next) { return next->fetch_add(1, std::memory_order_relaxed); }
 
-  // The piece that this thread takes after another, when all are equally fast: they take turns. To take it ahead of
-  // time would keep it from a thread that has nothing else to do.
+  // The piece that this thread takes next if all are equally fast. Taking it now would keep it from an idle thread.
   int64_t ProbablyTakenAfter(int64_t piece) const { return piece + worker_.threads(); }
 
   static const uint8_t* PanelsAt(const PackedMatrix& matrix, int64_t panel) {
@@ -224,8 +222,7 @@ class ExpertTile {
     }
   }
 
-  // The inputs of the rows at these places, which are one expert's: where they lie when they follow each other,
-  // otherwise copies.
+  // The inputs of the rows at these places of one expert: in place if consecutive, otherwise copies.
   Activations InputOf(const ExpertPlan& plan, int64_t place, int64_t count) {
     const int32_t first = plan.rows[place];
     if (plan.rows[place + count - 1] - first == count - 1) return RowsFrom(input_, step_.hidden, first);
@@ -251,7 +248,7 @@ class ExpertTile {
 
   // --- outputs -------------------------------------------------------------------------------------------------------
 
-  // Pieces are runs of panels of D, each of all units: so whoever has a piece has all that is summed for its columns.
+  // Pieces are runs of panels of D, each of all units: a thread has all summands of its columns.
   void AddOutputs(const ExpertPlan& plan, float* out) {
     const int64_t panels = w_.experts.down[0].panels();
     const int64_t places = rows_ * (spec_.experts_used + (has_shared() ? 1 : 0));
@@ -336,8 +333,8 @@ void AddExperts(const StageLayer& layer, const Activations& input, const StepCon
   }
 }
 
-// scratch.ffn_input [rows, F] = act(Wgate m, Wup m), in the forms that the down projection wants. Shared by output
-// panels: the same ones of both matrices, so that the product needs no other thread's part.
+// scratch.ffn_input [rows, F] = act(Wgate m, Wup m), in the forms of the down projection. Shared by output panels, the
+// same of both matrices, so the product needs no other thread's part.
 void ActivateDense(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker) {
   const UnitInput unit = UnitOf(layer);
   const int64_t rows = step.plan.row_count();

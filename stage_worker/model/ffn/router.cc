@@ -1,9 +1,8 @@
-#include "stage_worker/model/ffn/router.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/model/ffn/ffn.h"
 
 namespace stagecoach {
 namespace {

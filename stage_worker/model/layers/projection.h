@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_LAYERS_PROJECTION_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_LAYERS_PROJECTION_H_
 
-// The matrix products of a layer: their inputs, the products, and how their outputs join the residual stream
-// x [rows, D]. What takes a Worker runs on all threads of the gang.
+// The matrix products of a layer, their inputs, and the addition of outputs to the residual stream x [rows, D].
+// Functions with a Worker run on all threads of the gang.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,11 +12,11 @@
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/model/layers/step_context.h"
-#include "stage_worker/weights/packed_matrix.h"
+#include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
-// The columns of the output that a run of panels gives: [begin, end), without the padding rows.
+// The output columns of a run of panels, [begin, end), without padding rows.
 inline Gang::Part OutputColumns(const PackedMatrix& matrix, Gang::Part panels) {
   return {std::min(panels.begin * kPanelRows, matrix.rows), std::min(panels.end * kPanelRows, matrix.rows)};
 }
@@ -40,14 +40,14 @@ inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const st
   Project(kernels, matrix, bias.empty() ? nullptr : bias.data(), input, rows, panels, out, out_stride);
 }
 
-// A product's outputs are used in blocks, so that they are still in the second-level cache: of up to kBlockRows rows,
-// and of so many panels that the kernel's preparation of these rows is small beside its work; an even number, so that a
-// block of outputs is whole groups of the activations that it becomes.
+// Outputs are used in blocks that stay in the second-level cache: of up to kBlockRows rows, and of enough panels to
+// make the kernel's preparation of these rows cheap; an even number, so that a block is whole groups of the activations
+// made of it.
 inline constexpr int64_t kBlockRows = 128;
 inline int64_t BlockPanels(int64_t rows) { return kBlockFloats / (std::min(rows, kBlockRows) * kPanelRows * 2) * 2; }
 
-// use(panels, first row, rows) for all blocks; those of the same panels follow each other, so that the panels are read
-// from memory once. `step`: most panels of a block.
+// use(panels, first row, rows) for all blocks, at most `step` panels each; blocks of the same panels are consecutive,
+// so panels are read from memory once.
 template <typename Use>
 void ForEachBlock(Gang::Part panels, int64_t step, int64_t rows, const Use& use) {
   for (int64_t panel = panels.begin; panel < panels.end; panel += step) {
@@ -61,9 +61,9 @@ void ForEachBlock(Gang::Part panels, int64_t step, int64_t rows, const Use& use)
 void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
                    const StepContext& step, const Worker& worker, float* x);
 
-// An input in the forms that its readers want, valid until the next one: rows that `row_of` gives as floats [cols],
-// valid until it is called again. With few rows (kFewRows) each thread prepares them all for itself, which costs less
-// than a barrier; otherwise the threads share the rows and meet at a barrier.
+// An input in these forms, valid until the next call. `row_of` gives a row of floats [cols], valid until its next call.
+// Of few rows (kFewRows) each thread prepares all itself, which costs less than a barrier; otherwise the threads share
+// the rows and meet at a barrier.
 Activations PrepareInput(const InputForms& forms, int64_t cols, const StepContext& step, const Worker& worker,
                          absl::FunctionRef<const float*(int64_t row)> row_of);
 
@@ -71,12 +71,12 @@ Activations PrepareInput(const InputForms& forms, int64_t cols, const StepContex
 Activations Normalized(const StageLayer& layer, const std::vector<float>& norm, const float* x, const InputForms& forms,
                        const StepContext& step, const Worker& worker);
 
-// What half a layer adds its output to: x, or where the layer normalises or scales outputs
-// (LayerSpec::completes_outputs) scratch.delta, which is 0 before and after.
+// Where half a layer adds its output: x, or scratch.delta, which is 0 before and after, if
+// LayerSpec::completes_outputs.
 float* OutputTarget(const StageLayer& layer, const StepContext& step, float* x);
 
-// x += residual_scale * RMSNorm(delta), the norm where the layer has post_norms. On all threads of the gang, after the
-// barrier behind the half; nothing for layers that add at once. Otherwise ends with a barrier.
+// x += residual_scale * RMSNorm(delta), the norm only with post_norms; then ends with a barrier. Nothing for layers
+// that add directly. Runs on all threads, after the barrier behind the half.
 void AddCompleted(const StageLayer& layer, const std::vector<float>& post_norm, const StepContext& step,
                   const Worker& worker, float* x);
 

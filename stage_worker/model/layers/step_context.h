@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_STAGE_WORKER_MODEL_LAYERS_STEP_CONTEXT_H_
 #define STAGECOACH_STAGE_WORKER_MODEL_LAYERS_STEP_CONTEXT_H_
 
-// What the parts of the forward pass share while a step runs: the step's rows (step_plan.h), its buffers, and the
-// layers. All threads of the gang run the same code; between two barriers each works on its own rows, heads or output
-// rows, and what one phase wrote the next may read.
+// What the parts of the forward pass share during a step: its rows, its attention cut into pieces of work, its buffers,
+// and the layers. All threads of the gang run the same code. Between two barriers each works on its own rows, heads or
+// output rows, and may read what the phase before wrote.
 
 #include <atomic>
 #include <cstddef>
@@ -12,33 +12,103 @@
 #include <vector>
 
 #include "common/base/aligned_buffer.h"
+#include "common/base/ids.h"
 #include "common/model/footprint.h"
 #include "common/model/model_description.h"
+#include "common/step/step.h"
 #include "stage_worker/kv/kv_pool.h"
-#include "stage_worker/model/layers/step_plan.h"
+#include "stage_worker/kv/sequence_table.h"
 #include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
 
+// Granules [begin_granule, end_granule) of a walk: consecutive rows of a sequence attend together, for one group of
+// heads.
+struct AttentionWork {
+  int32_t first_row = 0;
+  int32_t rows = 0;
+  int32_t head_group = 0;
+  int32_t begin_granule = 0;
+  int32_t end_granule = 0;
+  int32_t cut = -1;  // which AttentionCut this is a piece of; -1: the whole walk
+};
+
+// A walk shared by threads. The first piece folds its granules into one partial state; every later granule has its own.
+// Partial states are stored in ascending order.
+struct AttentionCut {
+  int32_t pieces = 0;
+  int32_t folded_end = 0;  // the granule behind those of the first piece
+  int32_t partials = 0;
+  int32_t columns = 0;       // of each partial
+  int64_t first_column = 0;  // of the first partial, in the memory of all partials
+};
+
+// The work of layers of one kind.
+class WalkPlan {
+ public:
+  // Memory is reserved for the largest step.
+  explicit WalkPlan(const AttentionSizes& sizes);
+
+  // For the rows of a batch, by slice. Cuts depend on the number of threads, and change no result.
+  void Build(const MicroBatch& batch);
+
+  const AttentionSizes& sizes() const { return sizes_; }
+  const std::vector<AttentionWork>& work() const { return work_; }
+  const std::vector<AttentionCut>& cuts() const { return cuts_; }
+
+ private:
+  int64_t Cost(const AttentionWork& walk) const;
+  void AddWalk(const AttentionWork& walk, int64_t total_cost);
+
+  const AttentionSizes sizes_;
+  std::vector<AttentionWork> walks_;
+  std::vector<AttentionWork> work_;
+  std::vector<AttentionCut> cuts_;
+  int64_t partial_columns_ = 0;  // in use by cuts_
+};
+
+struct StepRow {
+  int64_t position = 0;                          // in its sequence
+  TokenId token = kNoToken;                      // on the stage with the embedding
+  const std::vector<BlockId>* tables = nullptr;  // [groups] the sequence's block tables
+};
+
+class StepPlan {
+ public:
+  // For layers with these kinds of walks, at least one. Memory is reserved for the largest step.
+  explicit StepPlan(const std::vector<AttentionSizes>& walks);
+
+  // Lays out a batch that `table` has applied; valid until the table changes.
+  void Build(const MicroBatch& batch, const SequenceTable& table);
+
+  const std::vector<StepRow>& rows() const { return rows_; }
+  int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
+  const WalkPlan& walks(size_t kind) const { return walks_[kind]; }
+
+ private:
+  std::vector<StepRow> rows_;
+  std::vector<WalkPlan> walks_;  // [kinds]
+};
+
 // The same input from row `first` on; `cols` wide.
 Activations RowsFrom(const Activations& input, int64_t cols, int64_t first);
 
-// The right-hand side of matrix products: rows of activations in every form that is wanted. One after the other serves
-// inputs of several widths.
+// The right-hand side of matrix products: rows of activations in every wanted form. Reused for inputs of several
+// widths.
 class MatmulInput {
  public:
   // Has memory for rows [max_rows, max_cols] in these forms: InputForms::Bytes of it.
   MatmulInput(const InputForms& forms, int64_t max_rows, int64_t max_cols);
 
-  // Sets columns [begin, begin + count) of a row of an input that is `cols` wide, in these forms. For the int8 form
-  // begin and count are multiples of 32. Different parts may be set by different threads.
+  // Sets columns [begin, begin + count) of a row of an input that is `cols` wide, in these forms. int8: begin and count
+  // are multiples of 32. Threads may set different parts.
   void Set(const Kernels& kernels, const InputForms& forms, int64_t row, int64_t cols, int64_t begin, const float* x,
            int64_t count);
 
   // Sets a whole row to the first one of `from`, which is as wide and has these forms.
   void Copy(const InputForms& forms, int64_t row, int64_t cols, const Activations& from);
 
-  // All rows of an input that is `cols` wide; meaningful in the forms that were set.
+  // All rows of an input that is `cols` wide; only forms that were set are valid.
   Activations View(int64_t cols) const;
 
  private:
@@ -62,8 +132,7 @@ struct ExpertWorkerScratch {
   AlignedBuffer outputs;          // float: what all units give for some columns of D
 };
 
-// For layers of experts: ExpertScratchSizes::bytes() of aligned memory. A pair is a row and one of the experts that it
-// chose.
+// For layers of experts: ExpertScratchSizes::bytes() of aligned memory. A pair is a row and an expert that it chose.
 struct ExpertScratch {
   explicit ExpertScratch(const ExpertScratchSizes& sizes);
 
@@ -72,7 +141,7 @@ struct ExpertScratch {
   AlignedBuffer chosen, weights;             // int32 and float [rows, k]
   MatmulInput activated;                     // [pairs, F], pairs by expert
   std::vector<ExpertWorkerScratch> workers;  // [threads]
-  // The next piece of work of either phase that nobody has taken; 0 when no thread is in that phase.
+  // The next free piece of work of either phase; 0 when no thread is in that phase.
   std::atomic<int64_t> next_activation{0}, next_output{0};
 };
 
@@ -90,7 +159,7 @@ struct AttentionScratch {
   const uint8_t* next_k_tiles[kAttentionGranule / kTilePositions];
 };
 
-// What the threads that share walks hand to each other: the partial states of StepPlan's cuts.
+// Partial states of StepPlan's cuts, shared by the threads.
 struct AttentionPartials {
   explicit AttentionPartials(const WalkMemory& memory);
 
@@ -133,8 +202,8 @@ struct StepAngles {
   AlignedBuffer cos, sin;  // float [rows, pairs]
 };
 
-// The buffers of a step, made once for the largest one: LayerScratchSizes::bytes() of aligned memory. A stride is a
-// width rounded up to whole panels, because the matrix kernel writes whole panels.
+// The buffers of a step, allocated once for the largest: LayerScratchSizes::bytes() of aligned memory. Strides are
+// whole panels, because the matrix kernel writes whole panels.
 struct StepScratch {
   explicit StepScratch(const LayerScratchSizes& sizes);
 
@@ -164,8 +233,8 @@ struct StageLayer {
   LayerInputForms forms;
 };
 
-// The layers of a stage, which begin with the model's `first_layer`, with the places that their walks and angles have
-// in `sizes`. The model and `weights`, one a layer, outlive them.
+// The layers of a stage from the model's `first_layer` on, with the places of their walks and angles in `sizes`. The
+// model and `weights`, one a layer, outlive them.
 std::vector<StageLayer> MakeLayers(const ModelDescription& model, int64_t first_layer,
                                    const std::vector<LayerWeights>& weights, const LayerScratchSizes& sizes,
                                    const Kernels& kernels);

@@ -6,12 +6,7 @@
 //
 //   attention_bench [context] [threads] [kv type] [isa]
 
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "common/base/check.h"
 #include "common/gguf/dummy_model.h"

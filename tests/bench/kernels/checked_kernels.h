@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
 #include "common/base/counter_rng.h"
-#include "stage_worker/check/kernel_check.h"
+#include "stage_worker/check/self_check.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
 

@@ -1,41 +1,58 @@
-// Throughput of every kernel, by instruction set, on one thread. Prints VALID or INVALID for each instruction set
-// against the scalar kernels before any number (an invalid one ends the program), and the ceilings of this machine that
-// the numbers are shares of. GOP/s counts a multiply-add as two. Times are CPU time.
+// Throughput of every kernel, and of packing weights at load, by instruction set, on one thread. Prints VALID or
+// INVALID for each instruction set against the scalar kernels before any number (an invalid one ends the program), and
+// the ceilings of this machine that the numbers are shares of. GOP/s counts a multiply-add as two. Times are CPU time.
 //
 //   kernel_bench [--benchmark_filter=matmul/avx512-vnni/Q4_K] ...
 //
 // matmul/ISA/TYPE/decode:1        one input row, weights from memory: bound by the read bandwidth
 // matmul/ISA/TYPE/batch:4 ... :32   as many input rows, weights from memory
+// matmul/ISA/TYPE/experts:1 ... :16   as many, over matrices of 768 rows in that memory that are visited in a random
+//                                 order: beside decode and batch, what it costs to begin anew all the time
 // matmul/ISA/TYPE/prefill:256     a chunk of a prompt, weights that fit a cache: bound by the multiply-adds
 // attend/ISA/KV/columns:C         C query heads over one granule that fits a cache
 // attend/ISA/KV/memory            four query heads over a context from memory
+// pack/ISA/TYPE                   pack_panel alone: from a piece that was just read, as the loader has it, into memory
+// load/ISA/TYPE                   LoadStageWeights: a file that the page cache holds is read and packed into new memory
+// cold/ISA/TYPE                   the same from the disk, beside reading alone; by the clock
 
 #include <benchmark/benchmark.h>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
-#include <vector>
+#include <numeric>
+#include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
+#include "common/model/model_description.h"
 #include "common/quant/supported_types.h"
-#include "stage_worker/check/machine_peaks.h"
+#include "stage_worker/check/self_check.h"
+#include "stage_worker/exec/gang.h"
 #include "stage_worker/exec/page_memory.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
+#include "stage_worker/weights/matrix_loader.h"
+#include "stage_worker/weights/stage_weights.h"
 #include "tests/bench/kernels/checked_kernels.h"
 #include "tests/bench/measuring.h"
+#include "tests/testing/models/tiny_model.h"
+#include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr int64_t kCols = 2048;
+constexpr int64_t kPackedCols = 4096;
+constexpr size_t kPieceBytes = MatrixLoader::kPieceBytes;
+constexpr size_t kPackedBytes = size_t{256} << 20;
+constexpr size_t kFileBytes = size_t{128} << 20;    // about
 constexpr size_t kMemoryBytes = size_t{128} << 20;  // more than the caches hold
 constexpr size_t kCacheBytes = size_t{2} << 20;
 constexpr int kMaxColumns = 256;
@@ -55,7 +72,7 @@ std::vector<float> RandomFloats(uint64_t seed, size_t count) {
   return values;
 }
 
-// Times the calls of one benchmark by CPU time, for counters that are plain numbers.
+// Times the calls of one benchmark by CPU time of the process, for counters that are plain numbers.
 class Stopwatch {
  public:
   explicit Stopwatch(benchmark::State* state) : state_(state) {}
@@ -63,12 +80,13 @@ class Stopwatch {
   // Calls `call` as often as the library wants.
   template <typename Call>
   void Time(Call call) {
-    const double begin = ThreadSeconds();
+    const double begin = SecondsOf(CLOCK_PROCESS_CPUTIME_ID);
     for (auto _ : *state_) {
       call();
       benchmark::ClobberMemory();
     }
-    seconds_ = (ThreadSeconds() - begin) / static_cast<double>(std::max<int64_t>(state_->iterations(), 1));
+    seconds_ =
+        (SecondsOf(CLOCK_PROCESS_CPUTIME_ID) - begin) / static_cast<double>(std::max<int64_t>(state_->iterations(), 1));
   }
 
   // Of one call.
@@ -131,6 +149,26 @@ void Matmul(benchmark::State& state, const Subject& subject, TensorType type, in
   watch.Time([&] { subject.kernels->matmul(matrix.span, inputs.View(kCols), columns, out.data(), rows); });
   watch.CountOps(2.0 * static_cast<double>(rows * kCols) * columns, PeakGopsOf(subject.peaks, *subject.kernels, type));
   if (bytes == kMemoryBytes) watch.CountBytes(static_cast<double>(matrix.packed.size()), subject.peaks.read_gbps);
+}
+
+// The memory as experts of 768 rows, each of which is somewhere else.
+void MatmulOfExperts(benchmark::State& state, const Subject& subject, TensorType type, int columns) {
+  constexpr int64_t kPanels = 48;
+  const Matrix& matrix = MatrixOf(type, kMemoryBytes);
+  const InputRows inputs(*subject.kernels, kMaxColumns * kCols);
+  std::vector<int64_t> order(static_cast<size_t>(matrix.span.panels / kPanels));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  std::vector<float> out(static_cast<size_t>(columns * kPanels * kPanelRows));
+  const size_t bytes = static_cast<size_t>(kPanels) * PanelBytes(type, kCols);
+  Stopwatch watch(&state);
+  watch.Time([&] {
+    for (const int64_t expert : order) {
+      const PanelSpan span = {type, matrix.packed.data() + static_cast<size_t>(expert) * bytes, kPanels, kCols};
+      subject.kernels->matmul(span, inputs.View(kCols), columns, out.data(), kPanels * kPanelRows);
+    }
+  });
+  watch.CountBytes(static_cast<double>(order.size() * bytes), subject.peaks.read_gbps);
 }
 
 // A cache of one KV head, of so many granules.
@@ -221,12 +259,120 @@ constexpr const char* kRowKernels[] = {"quantize_row", "round_row",      "rms_no
                                        "geglu",        "clamped_swiglu", "soft_cap",   "add",
                                        "add_scaled",   "rope",           "log_sum_exp"};
 
+void Pack(benchmark::State& state, const Kernels& kernels, TensorType type) {
+  const size_t row_bytes = RowBytes(type, kPackedCols), panel_bytes = PanelBytes(type, kPackedCols);
+  const size_t panels = std::max<size_t>(1, kPieceBytes / (kPanelRows * row_bytes));
+  const size_t rows = panels * kPanelRows, piece_bytes = panels * panel_bytes;
+  std::vector<uint8_t> file(rows * row_bytes);
+  for (size_t r = 0; r < rows; ++r) FillRandomRow(type, kPackedCols, r, 0.02f, &file[r * row_bytes]);
+  PageMemory memory = PageMemory::Allocate(std::max(kPackedBytes, piece_bytes), "packed weights").value();
+  std::memset(memory.data(), 0, memory.size());
+  size_t at = 0;
+  Stopwatch watch(&state);
+  watch.Time([&] {
+    if (at + piece_bytes > memory.size()) at = 0;
+    for (size_t p = 0; p < panels; ++p) {
+      kernels.pack_panel(type, &file[p * kPanelRows * row_bytes], row_bytes, kPanelRows, kPackedCols,
+                         memory.data() + at);
+      at += panel_bytes;
+    }
+  });
+  watch.CountBytes(static_cast<double>(file.size()), 0);
+}
+
+// A model of one type in a file, of which nothing is on a disk any more when it goes.
+struct ModelFile {
+  testing::TempDir dir;
+  std::shared_ptr<const ModelDescription> model;
+
+  explicit ModelFile(TensorType type) {
+    testing::TinyModelOptions options;
+    options.hidden = 1024;
+    options.heads = 8;
+    options.kv_heads = 4;
+    options.head_dim = 128;
+    options.ffn = 3072;
+    options.vocab = 512;
+    options.type = type;
+    // A layer has 12.6 million weights.
+    options.layers = std::max<int64_t>(1, static_cast<int64_t>(kFileBytes / (RowBytes(type, 3072) * 4096)));
+    model = OpenModel(testing::WriteTinyModel(dir.File("model.gguf"), options)).value();
+  }
+};
+
+// The one that the last benchmark used is kept for the next.
+const ModelDescription& ModelOf(TensorType type) {
+  static std::unique_ptr<ModelFile> last;
+  static TensorType last_type;
+  if (last == nullptr || last_type != type) {
+    last.reset();
+    last = std::make_unique<ModelFile>(type);
+    last_type = type;
+  }
+  return *last->model;
+}
+
+// The whole model as one stage with one thread. Returns how many bytes it has read.
+uint64_t LoadAll(const ModelDescription& model, const Kernels& kernels) {
+  Gang gang(1, {});
+  const StageWeightsRequest request = {.first_layer = 0,
+                                       .last_layer = model.hyper.layer_count(),
+                                       .owns_embedding = true,
+                                       .owns_head = true,
+                                       .gang = &gang};
+  std::atomic<uint64_t> to_load{0}, touched{0}, loaded{0};
+  LoadStageWeights(model, request, kernels, &to_load, &touched, &loaded).value();
+  return loaded;
+}
+
+void Load(benchmark::State& state, const Kernels& kernels, TensorType type) {
+  const ModelDescription& model = ModelOf(type);
+  uint64_t bytes = 0;
+  Stopwatch watch(&state);
+  watch.Time([&] { bytes = LoadAll(model, kernels); });
+  watch.CountBytes(static_cast<double>(bytes), 0);
+}
+
+// Only pages that are on the disk already can be dropped.
+void DropFromPageCache(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY);
+  fdatasync(file);
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  close(file);
+}
+
+void ReadAll(const std::string& path) {
+  std::vector<char> piece(kPieceBytes);
+  const int file = open(path.c_str(), O_RDONLY);
+  while (read(file, piece.data(), piece.size()) > 0) {
+  }
+  close(file);
+}
+
+void ColdLoad(benchmark::State& state, const Kernels& kernels, TensorType type) {
+  const ModelDescription& model = ModelOf(type);
+  const std::string& path = model.file->path();
+  double reading = 0, loading = 0, bytes = 0;
+  for (auto _ : state) {
+    DropFromPageCache(path);
+    const double begin = WallSeconds();
+    ReadAll(path);
+    reading += WallSeconds() - begin;
+    DropFromPageCache(path);
+    const double begin_load = WallSeconds();
+    bytes += static_cast<double>(LoadAll(model, kernels));
+    loading += WallSeconds() - begin_load;
+  }
+  state.counters["GB/s"] = bytes * 1e-9 / loading;
+  state.counters["reading_GB/s"] = bytes * 1e-9 / reading;
+}
+
 template <typename Body>
 void Register(const std::string& name, Body body) {
   benchmark::RegisterBenchmark(name.c_str(), body);
 }
 
-// By type first, so that a matrix is made once for all instruction sets.
+// By type first, so that a matrix and a model are made once for all instruction sets.
 void RegisterAll(const std::vector<Subject>& subjects) {
   for (TensorType type : SupportedTypes()) {
     for (size_t bytes : {kMemoryBytes, kCacheBytes}) {
@@ -240,6 +386,19 @@ void RegisterAll(const std::vector<Subject>& subjects) {
               absl::StrCat("matmul/", subject.kernels->isa, "/", GetTensorType(type).name, "/", shape, ":", columns),
               [=](benchmark::State& state) { Matmul(state, subject, type, columns, bytes); });
         }
+        for (int columns : {1, 2, 4, 8, 16}) {
+          if (bytes != kMemoryBytes || (scalar && columns > 8)) continue;
+          Register(absl::StrCat("matmul/", subject.kernels->isa, "/", GetTensorType(type).name, "/experts:", columns),
+                   [=](benchmark::State& state) { MatmulOfExperts(state, subject, type, columns); });
+        }
+      }
+    }
+  }
+  for (TensorType type : SupportedTypes()) {
+    for (const auto& [what, body] : {std::pair("pack", &Pack), {"load", &Load}, {"cold", &ColdLoad}}) {
+      for (const Subject& subject : subjects) {
+        Register(absl::StrCat(what, "/", subject.kernels->isa, "/", GetTensorType(type).name),
+                 [=, run = body](benchmark::State& state) { run(state, *subject.kernels, type); });
       }
     }
   }

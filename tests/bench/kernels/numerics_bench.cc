@@ -7,86 +7,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/perplexity/perplexity.h"
 #include "coordinator/text/vocabulary.h"
-#include "stage_worker/check/kernel_check.h"
-#include "stage_worker/kernels/select.h"
-#include "stage_worker/model/stage_model.h"
 #include "tests/bench/kernels/checked_kernels.h"
+#include "tests/unit/stage_worker/model/pipeline_rig.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr int32_t kWindow = 512;
-constexpr int32_t kBlockTokens = 32;
-
-// A whole model in one stage, run window by window.
-class WindowModel {
- public:
-  static absl::StatusOr<std::unique_ptr<WindowModel>> Open(const std::string& path) {
-    ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> description, OpenModel(path));
-    StageConfig config;
-    config.last_layer = description->hyper.layer_count();
-    config.owns_embedding = true;
-    config.owns_head = true;
-    config.block_tokens = kBlockTokens;
-    config.group_blocks = {kWindow / kBlockTokens};
-    config.kv_type = KvType::kF32;
-    config.context = kWindow;
-    config.max_rows = kWindow;
-    config.max_slices = 1;
-    auto model = std::make_unique<WindowModel>();
-    ASSIGN_OR_RETURN(model->stage_, StageModel::Load(description, config, &model->counters_));
-    model->width_ = description->hyper.hidden;
-    model->vocab_ = description->hyper.vocab;
-    model->hidden_.resize(static_cast<size_t>(kWindow * model->width_));
-    return model;
-  }
-
-  int64_t vocab() const { return vocab_; }
-
-  // Takes in the window's tokens; then Logits may be asked of its rows.
-  absl::Status Run(const std::vector<TokenId>& window) {
-    MicroBatch batch;
-    batch.number = next_number_++;
-    if (batch.number > 0) batch.free.push_back(batch.number - 1);
-    batch.open.push_back({.sequence = batch.number, .prompt = window});
-    SequenceSlice& slice = batch.slices.emplace_back();
-    slice.sequence = batch.number;
-    slice.count = static_cast<int32_t>(window.size());
-    slice.tokens = window;
-    slice.new_blocks.resize(1);
-    for (BlockId block = 0; block < kWindow / kBlockTokens; ++block) slice.new_blocks[0].push_back(block);
-    RETURN_IF_ERROR(stage_->Begin(batch));
-    stage_->Forward(batch, hidden_.data());
-    return absl::OkStatus();
-  }
-
-  // [vocab], of the token after this row.
-  void Logits(int64_t row, std::vector<float>* logits) {
-    logits->resize(static_cast<size_t>(vocab_));
-    stage_->ComputeLogits(hidden_.data() + row * width_, logits->data());
-  }
-
- private:
-  StageCounters counters_;
-  std::unique_ptr<StageModel> stage_;
-  std::vector<float> hidden_;
-  int64_t width_ = 0;
-  int64_t vocab_ = 0;
-  uint64_t next_number_ = 0;
-};
 
 // Raw logits to log-probabilities, in double.
 void LogSoftmax(const std::vector<float>& logits, std::vector<double>* out) {
@@ -114,17 +48,25 @@ int64_t Best(const std::vector<float>& logits) {
   return std::max_element(logits.begin(), logits.end()) - logits.begin();
 }
 
-absl::StatusOr<Divergence> Compare(const PerplexityWindows& windows, WindowModel* original, WindowModel* other) {
+Divergence Compare(const PerplexityWindows& windows, testing::PipelineRig* original, testing::PipelineRig* other) {
   Divergence divergence;
-  std::vector<float> logits, other_logits;
   std::vector<double> p, q;
   for (int64_t w = 0; w < windows.count(); ++w) {
     const std::vector<TokenId> window = windows.Window(w);
-    RETURN_IF_ERROR(original->Run(window));
-    if (other != original) RETURN_IF_ERROR(other->Run(window));
-    for (int64_t position = windows.first_scored(); position < kWindow; ++position) {
-      original->Logits(position - 1, &logits);
-      other->Logits(position - 1, &other_logits);
+    const SequenceId ours = original->Open(window), theirs = other->Open(window);
+    int64_t row = 0;  // of the last step
+    for (int64_t position = 1; position < kWindow; ++position, ++row) {
+      if ((position - 1) % testing::PipelineRig::kMaxRows == 0) {
+        const auto begin = window.begin() + position - 1;
+        const std::vector<TokenId> rows(begin, std::min(begin + testing::PipelineRig::kMaxRows, window.end()));
+        original->Feed(ours, rows, /*sample=*/false);
+        other->Feed(theirs, rows, /*sample=*/false);
+        original->Step();
+        other->Step();
+        row = 0;
+      }
+      if (position < windows.first_scored()) continue;
+      const std::vector<float> logits = original->Logits(row), other_logits = other->Logits(row);
       LogSoftmax(logits, &p);
       LogSoftmax(other_logits, &q);
       for (size_t i = 0; i < p.size(); ++i) divergence.kl_sum += std::exp(p[i]) * (p[i] - q[i]);
@@ -132,6 +74,8 @@ absl::StatusOr<Divergence> Compare(const PerplexityWindows& windows, WindowModel
       divergence.same_top += Best(logits) == Best(other_logits);
       ++divergence.tokens;
     }
+    original->Close(ours);
+    other->Close(theirs);
   }
   return divergence;
 }
@@ -148,18 +92,17 @@ absl::StatusOr<PerplexityWindows> CutText(const std::string& text_path, const st
 
 absl::Status Measure(const std::string& text_path, absl::Span<char* const> files) {
   ASSIGN_OR_RETURN(const PerplexityWindows windows, CutText(text_path, files[0]));
-  ASSIGN_OR_RETURN(const std::unique_ptr<WindowModel> original, WindowModel::Open(files[0]));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model, OpenModel(files[0]));
+  testing::PipelineRig original(model, {.kv_type = KvType::kF32});
   std::printf("| file | perplexity | mean KL | same top token |\n|---|---:|---:|---:|\n");
   for (const char* file : files) {
-    std::unique_ptr<WindowModel> opened;
-    if (file != files[0]) {
-      ASSIGN_OR_RETURN(opened, WindowModel::Open(file));
-      if (opened->vocab() != original->vocab()) {
-        return absl::InvalidArgumentError(absl::StrCat("'", file, "' has ", opened->vocab(), " tokens, '", files[0],
-                                                       "' ", original->vocab(), "; give files of one model"));
-      }
+    ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> opened, OpenModel(file));
+    if (opened->hyper.vocab != model->hyper.vocab) {
+      return absl::InvalidArgumentError(absl::StrCat("'", file, "' has ", opened->hyper.vocab, " tokens, '", files[0],
+                                                     "' ", model->hyper.vocab, "; give files of one model"));
     }
-    ASSIGN_OR_RETURN(const Divergence found, Compare(windows, original.get(), opened ? opened.get() : original.get()));
+    testing::PipelineRig other(opened, {.kv_type = KvType::kF32});
+    const Divergence found = Compare(windows, &original, &other);
     std::printf("| %s | %.4f | %.6f | %.2f %% |\n", file, found.perplexity(), found.kl(), found.agreement());
     std::fflush(stdout);
   }

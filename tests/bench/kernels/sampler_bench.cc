@@ -5,16 +5,12 @@
 //
 // Times are the medians of many calls, in microseconds of CPU time. The row lies in the cache, as right after the head.
 
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <random>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/base/counter_rng.h"
-#include "stage_worker/check/kernel_check.h"
+#include "stage_worker/check/self_check.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/sample/sampler.h"

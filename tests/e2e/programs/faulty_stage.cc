@@ -28,7 +28,6 @@
 #include "proto/frame.pb.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/serve_stage.h"
 #include "stage_worker/stage_loop.h"
 
 namespace stagecoach {

@@ -14,18 +14,14 @@
 // comes back as it is.
 
 #include <chrono>
-#include <cstdio>
-#include <memory>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/json/json_input.h"
+#include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/model_file.h"

@@ -1,9 +1,6 @@
 // serve: an answer does not depend on load, on what was asked before, on preemption, or on the API that asked; and what
 // was computed once is found again.
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/recorded_answer.h"
 #include "tests/e2e/support/server.h"

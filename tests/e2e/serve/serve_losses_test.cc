@@ -1,14 +1,10 @@
 // serve, while stages are lost: no stream ends, and no token differs.
 
-#include <signal.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <set>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/recorded_answer.h"
@@ -108,9 +104,7 @@ TEST_F(ServeLosses, NoStreamEndsAndNoTokenDiffersWhenAStageIsKilledOrStopped) {
   const double relaunches = Relaunches(), losses = Losses();
   Disturber disturber(&server());
   for (const int signal : {SIGKILL, SIGSTOP}) {
-    std::atomic<int> pieces{0};
-    std::thread killer([&] {
-      EXPECT_TRUE(ComesTrue([&] { return pieces > 2 * kStreams; }));
+    const auto disturb = [&] {
       EXPECT_TRUE(disturber.Signal(signal));
       Json health;
       EXPECT_TRUE(ComesTrue([&] {
@@ -120,14 +114,8 @@ TEST_F(ServeLosses, NoStreamEndsAndNoTokenDiffersWhenAStageIsKilledOrStopped) {
           << signal;
       EXPECT_TRUE(health["stage"].is_number() && health["host"].is_string()) << health;
       EXPECT_THAT(health["error"].value("message", ""), HasSubstr(" was lost")) << health;
-    });
-    const std::vector<RecordedAnswer> disturbed =
-        RecordAll(server().url(), questions, [&](int, const RecordedAnswer& so_far) {
-          if (so_far.tokens() > 0) ++pieces;
-          return true;
-        });
-    killer.join();
-    ExpectTheSame(disturbed, calm);
+    };
+    ExpectTheSame(RecordAllWhile(server().url(), questions, 2 * kStreams, disturb), calm);
     ASSERT_TRUE(ComesTrue([&] { return Serves(server()); }, absl::Seconds(60)));
   }
   EXPECT_EQ(Relaunches(), relaunches + 2);
@@ -226,22 +214,14 @@ TEST(RecoveringServer, ToldToEndWhileItRecoversItAnswersWhatItTook) {
   for (int i = 0; i < 16; ++i) questions.push_back(MixedQuestion(i, 16));
   const std::vector<RecordedAnswer> calm = RecordAll(server.url(), questions);
   Disturber disturber(&server);
-  std::atomic<int> pieces{0};
-  std::thread killer([&] {
-    EXPECT_TRUE(ComesTrue([&] { return pieces > 16; }));
+  const auto disturb = [&] {
     EXPECT_TRUE(disturber.Signal(SIGKILL));
     EXPECT_TRUE(ComesTrue([&] { return Recovers(server); }));
     server.process().Kill(SIGTERM);
     EXPECT_TRUE(ComesTrue([&] { return Health(server)["status"] == "draining"; }));
     EXPECT_THAT(Record(server.url(), MixedQuestion(0, 4)).error, HasSubstr("\"draining\""));
-  });
-  const std::vector<RecordedAnswer> answers =
-      RecordAll(server.url(), questions, [&](int, const RecordedAnswer& so_far) {
-        if (so_far.tokens() > 0) ++pieces;
-        return true;
-      });
-  killer.join();
-  ExpectTheSame(answers, calm);
+  };
+  ExpectTheSame(RecordAllWhile(server.url(), questions, 16, disturb), calm);
   const ProgramResult result = server.process().Wait(60);
   EXPECT_EQ(result.exit_code, 0) << result;
 }
@@ -251,25 +231,15 @@ TEST(RecoveringServer, WhenNoJobStaysUpEveryAnswerEndsWithThatAndSoDoesTheServer
   const std::vector<Question> questions = {AsStream(ChatQuestion("Go on.", 500, 1)), ChatQuestion("Go on.", 500, 2),
                                            AsStream(CompletionQuestion("Go on", 500, 3))};
   Disturber disturber(&server);
-  std::atomic<bool> began{false};
-  std::thread killer([&] {
-    EXPECT_TRUE(ComesTrue([&] { return began.load(); }));
+  const std::vector<RecordedAnswer> answers = RecordAllWhile(server.url(), questions, 0, [&] {
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(disturber.Signal(SIGKILL)) << i;
   });
-  const std::vector<RecordedAnswer> answers =
-      RecordAll(server.url(), questions, [&](int, const RecordedAnswer& so_far) {
-        began = began || so_far.tokens() > 0;
-        return true;
-      });
-  killer.join();
   for (size_t i = 0; i < answers.size(); ++i) {
     EXPECT_FALSE(answers[i].complete);
     EXPECT_EQ(answers[i].status, i == 1 ? 503 : 200);
     EXPECT_THAT(answers[i].error, HasSubstr("\"stages_lost\"")) << i;
   }
-  const ProgramResult result = server.process().Wait(60);
-  EXPECT_EQ(result.exit_code, 5) << result;
-  EXPECT_THAT(result.err, HasSubstr("the job was lost 3 times in a row"));
+  EXPECT_THAT(server.process().Wait(60), EndsWithCode(5, HasSubstr("the job was lost 3 times in a row")));
 }
 
 }  // namespace

@@ -1,10 +1,5 @@
 // What this program asks of a server: chat --url and bench serve.
 
-#include <signal.h>
-
-#include <string>
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/server.h"
 
@@ -38,8 +33,7 @@ TEST_F(ClientOfAServer, ChatSaysWhatAClusterOfItsOwnSays) {
   const Words words = {"--temp", "0", "-n", "24", "--system", "Be brief."};
   const ProgramResult asked = ChatWith(server(), input, words);
   ASSERT_EQ(asked.exit_code, 0) << asked;
-  const std::string own = CoordinatorOut(Joined(WordsOf("chat -m MODEL -q"), words), input);
-  EXPECT_EQ(asked.out, own);
+  EXPECT_EQ(asked.out, CoordinatorOut(Joined(WordsOf("chat -m MODEL -q"), words), input));
   EXPECT_THAT(asked.err, HasSubstr("prompt tokens cached"));
 }
 
@@ -48,8 +42,7 @@ TEST_F(ClientOfAServer, ChatSaysWhatIsRefusedAndTheConversationGoesOn) {
                                      {"/set temp 5", "/set: temp: 5 is out of range, expected 0 to 2\n"}}) {
     const ProgramResult result =
         ChatWith(server(), absl::StrCat(wrong, "\nHello\n/stats\n"), {"--temp", "0", "-n", "8"});
-    EXPECT_EQ(result.exit_code, 2) << result;
-    EXPECT_THAT(result.err, HasSubstr(error));
+    EXPECT_THAT(result, EndsWithCode(2, HasSubstr(error)));
     EXPECT_NE(result.out, "") << "the message is answered";
   }
 }
@@ -74,9 +67,7 @@ TEST(ChatWithAServer, AKeyIsShown) {
   WriteFileOrDie(directory.File("keys"), "me:sk-mine\n");
   WriteFileOrDie(directory.File("key"), "sk-mine\n");
   ReadyServer server({"--pp", "1", "--api-key-file", directory.File("keys")});
-  const ProgramResult without = ChatWith(server, "Hello\n");
-  EXPECT_EQ(without.exit_code, 2) << without;
-  EXPECT_THAT(without.err, HasSubstr("401"));
+  EXPECT_THAT(ChatWith(server, "Hello\n"), EndsWithCode(2, HasSubstr("401")));
   for (const char* file : {"key", "keys"}) {  // the server's own has one line too
     const ProgramResult with = ChatWith(server, "Hello\n", {"--api-key-file", directory.File(file), "-n", "4"});
     EXPECT_EQ(with.exit_code, 0) << with;
@@ -91,9 +82,7 @@ TEST(ChatWithAServer, AnAnswerThatIsStoppedHasAboutAsManyTokensAsPieces) {
   chat.Write("Hello\n");
   ASSERT_TRUE(chat.WaitForOutput("Hello! I", 60)) << chat.err();
   chat.Kill(SIGINT);
-  const ProgramResult result = chat.Wait();
-  EXPECT_EQ(result.exit_code, 130) << result;
-  EXPECT_THAT(result.err, ContainsRegex("~[1-9][0-9]* tokens.*; stopped"));
+  EXPECT_THAT(chat.Wait(), EndsWithCode(130, ContainsRegex("~[1-9][0-9]* tokens.*; stopped")));
 }
 
 TEST_F(ClientOfAServer, BenchServeMeasuresItInBothApis) {
@@ -102,8 +91,7 @@ TEST_F(ClientOfAServer, BenchServeMeasuresItInBothApis) {
       BenchServe(server().url(),
                  {"--num-prompts", "6", "--max-concurrency", "3", "--input-len", "20", "--output-len", "8", "--goodput",
                   "ttft:60000", "tpot:60000", "e2el:60000", "--save-result", directory.File("result.json")});
-  ASSERT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, StartsWith("VALID\n============ Serving Benchmark Result ============\n"));
+  ASSERT_THAT(result, Prints(StartsWith("VALID\n============ Serving Benchmark Result ============\n")));
   EXPECT_THAT(result.out, HasSubstr("Successful requests:                     6"));
   EXPECT_THAT(result.out, HasSubstr("Total input tokens:                      120"));
   EXPECT_THAT(result.out, HasSubstr("Total generated tokens:                  48"));

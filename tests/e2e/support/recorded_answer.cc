@@ -1,5 +1,6 @@
 #include "tests/e2e/support/recorded_answer.h"
 
+#include <atomic>
 #include <thread>
 #include <utility>
 
@@ -185,6 +186,21 @@ std::vector<RecordedAnswer> RecordAll(const std::string& url, const std::vector<
     });
   }
   for (std::thread& client : clients) client.join();
+  return answers;
+}
+
+std::vector<RecordedAnswer> RecordAllWhile(const std::string& url, const std::vector<Question>& questions, int pieces,
+                                           const std::function<void()>& disturb) {
+  std::atomic<int> seen{0};
+  std::thread disturber([&] {
+    EXPECT_TRUE(ComesTrue([&] { return seen > pieces; }));
+    disturb();
+  });
+  std::vector<RecordedAnswer> answers = RecordAll(url, questions, [&seen](int, const RecordedAnswer& so_far) {
+    if (so_far.tokens() > 0) ++seen;
+    return true;
+  });
+  disturber.join();
   return answers;
 }
 

@@ -68,6 +68,10 @@ RecordedAnswer Record(const std::string& url, const Question& question,
 std::vector<RecordedAnswer> RecordAll(const std::string& url, const std::vector<Question>& questions,
                                       const std::function<bool(int, const RecordedAnswer&)>& go_on = nullptr);
 
+// All at once; once more than so many pieces of streams with tokens have come, `disturb` runs beside them.
+std::vector<RecordedAnswer> RecordAllWhile(const std::string& url, const std::vector<Question>& questions, int pieces,
+                                           const std::function<void()>& disturb);
+
 // Everything came, and nothing of it differs.
 void ExpectTheSame(const std::vector<RecordedAnswer>& answers, const std::vector<RecordedAnswer>& expected);
 

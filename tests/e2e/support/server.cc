@@ -1,7 +1,6 @@
 #include "tests/e2e/support/server.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"

@@ -1,9 +1,5 @@
 // What a start asks of the machine around it.
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/support/programs.h"
 
@@ -44,8 +40,7 @@ TEST(Start, AsksNoNameServerForStagesOnThisMachine) {
 TEST(Start, AsksNoNameServerInARankOfAWorld) {
   const Questions start = Trapped("mpirun", WorldArguments(Generate({"-p", "In the beginning", "-n", "4"}), 2));
   EXPECT_EQ(start.result.exit_code, 0) << start.result;
-  EXPECT_THAT(start.asked, Not(HasSubstr("coordinator asks")));
-  EXPECT_THAT(start.asked, Not(HasSubstr("stage_worker asks")));
+  EXPECT_THAT(start.asked, AllOf(Not(HasSubstr("coordinator asks")), Not(HasSubstr("stage_worker asks"))));
 }
 
 // Limited by words of a shell before it, which counts the size of files in 512 bytes.
@@ -64,8 +59,7 @@ TEST(Start, WhatKeepsRanksFromStartingIsSaidOnceByEveryVerb) {
        {generate, Batch(in, directory.File("out.jsonl")), Words{"serve", "-m", DemoModelPath(), "--port", "0"},
         Words{"probe", "-o", directory.File("profile.json")}}) {
     const ProgramResult result = Limited("ulimit -n 16", arguments);
-    EXPECT_EQ(result.exit_code, 4) << result;
-    EXPECT_THAT(result.err, HasSubstr(files));
+    EXPECT_THAT(result, EndsWithCode(4, HasSubstr(files)));
     EXPECT_THAT(result.err, Not(HasSubstr("launching it again")));
   }
   const ProgramResult doctor = Limited("ulimit -n 16", {"doctor"});
@@ -77,9 +71,8 @@ TEST(Start, WhatKeepsRanksFromStartingIsSaidOnceByEveryVerb) {
 
 // Limits that are just enough by our own rule.
 TEST(Start, RanksComeUpUnderTheSmallestLimitsThatAreTakenForEnough) {
-  const ProgramResult result = Limited("ulimit -n 52; ulimit -f 10240; ulimit -v 1100000", kFourTokens);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, StartsWith(" of the Lord"));
+  EXPECT_THAT(Limited("ulimit -n 52; ulimit -f 10240; ulimit -v 1100000", kFourTokens),
+              Prints(StartsWith(" of the Lord")));
 }
 
 TEST(Start, AFullTemporaryDirectoryOrSharedMemoryIsNamed) {
@@ -94,13 +87,12 @@ TEST(Start, AFullTemporaryDirectoryOrSharedMemoryIsNamed) {
     return RunProgram("unshare", Joined({"-m", "sh", "-c", script, "sh", CoordinatorProgram()}, generate), "", 90,
                       AllowRoot());
   };
-  const ProgramResult shared = with_small("/dev/shm");
-  EXPECT_EQ(shared.exit_code, 4) << shared;
-  EXPECT_THAT(shared.err, HasSubstr("/dev/shm has 6 MiB free of 6 MiB, and 3 ranks exchange messages by 15 MiB there"));
-  const ProgramResult temporary = with_small(directory.path());
-  EXPECT_EQ(temporary.exit_code, 4) << temporary;
-  EXPECT_THAT(temporary.err,
-              HasSubstr(absl::StrCat("'", directory.path(), "', has 6 MiB free, and a launch needs 10 MiB")));
+  EXPECT_THAT(
+      with_small("/dev/shm"),
+      EndsWithCode(4, HasSubstr("/dev/shm has 6 MiB free of 6 MiB, and 3 ranks exchange messages by 15 MiB there")));
+  EXPECT_THAT(
+      with_small(directory.path()),
+      EndsWithCode(4, HasSubstr(absl::StrCat("'", directory.path(), "', has 6 MiB free, and a launch needs 10 MiB"))));
 }
 
 // Without an entry and HOME, as in a container with `--user 12345`, mpirun crashes of itself.
@@ -109,9 +101,8 @@ TEST(Start, AUserThatNobodyKnowsCanLaunch) {
   const Words reads = Joined(user, {"test", "-x", CoordinatorProgram(), "-a", "-r", DemoModelPath()});
   if (RunProgram("setpriv", reads, "", 20).exit_code != 0)
     GTEST_SKIP() << "NOT RUN: no other user can run the programs";
-  const ProgramResult result = RunProgram("setpriv", Joined(Joined(user, {CoordinatorProgram()}), kFourTokens));
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, StartsWith(" of the Lord"));
+  EXPECT_THAT(RunProgram("setpriv", Joined(Joined(user, {CoordinatorProgram()}), kFourTokens)),
+              Prints(StartsWith(" of the Lord")));
 }
 
 TEST(Start, VariablesThatAreLeftOverAreListedWithWhichToUnset) {
@@ -119,20 +110,14 @@ TEST(Start, VariablesThatAreLeftOverAreListedWithWhichToUnset) {
   const auto with = [&](const Words& variables) {
     return RunProgram("env", Joined(Joined(variables, {CoordinatorProgram()}), generate), "", 90, AllowRoot());
   };
-  const ProgramResult rank = with({"PMIX_RANK=0", "PMI_RANK=0"});
-  EXPECT_EQ(rank.exit_code, 4) << rank;
-  EXPECT_THAT(rank.err, HasSubstr("unset PMIX_RANK PMI_RANK"));
-  const ProgramResult size = with({"OMPI_COMM_WORLD_SIZE=2"});
-  EXPECT_THAT(size.err, HasSubstr("unset OMPI_COMM_WORLD_SIZE"));
-  const ProgramResult slurm = with({"SLURM_JOB_ID=7"});
-  EXPECT_EQ(slurm.exit_code, 4) << slurm;
-  EXPECT_THAT(slurm.err, HasSubstr("unset SLURM_JOB_ID"));
+  EXPECT_THAT(with({"PMIX_RANK=0", "PMI_RANK=0"}), EndsWithCode(4, HasSubstr("unset PMIX_RANK PMI_RANK")));
+  EXPECT_THAT(with({"OMPI_COMM_WORLD_SIZE=2"}).err, HasSubstr("unset OMPI_COMM_WORLD_SIZE"));
+  EXPECT_THAT(with({"SLURM_JOB_ID=7"}), EndsWithCode(4, HasSubstr("unset SLURM_JOB_ID")));
   const ProgramResult setting = with({"OMPI_MCA_coll=nonesuch", "OMPI_MCA_mpi_warn_on_fork=0"});
   EXPECT_EQ(setting.exit_code, 4) << setting;
   // Alone, where mpirun names it, as it nearly always does: the ranks' help at times arrives there cut, and then both
   // are listed.
-  EXPECT_THAT(setting.err, HasSubstr("unset OMPI_MCA_coll"));
-  EXPECT_THAT(setting.err, Not(HasSubstr("--launcher-args")));
+  EXPECT_THAT(setting.err, AllOf(HasSubstr("unset OMPI_MCA_coll"), Not(HasSubstr("--launcher-args"))));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <signal.h>
 
-#include <string>
-
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {

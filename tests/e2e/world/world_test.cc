@@ -1,7 +1,6 @@
 // The other way to start: mpirun -n 1 coordinator <verb> ... : -n S stage_worker.
 
 #include <filesystem>
-#include <string>
 
 #include "absl/strings/str_split.h"
 #include "tests/e2e/support/programs.h"
@@ -16,9 +15,7 @@ int Occurrences(const std::string& text, const std::string& part) {
 
 TEST(World, GivesTheSameTextAsTheSelfLaunchedForm) {
   const std::string expected = Coordinator(Generate({"--pp", "2", "-p", kPrompt, "-n", "20"})).out;
-  const ProgramResult result = World(Generate({"-p", kPrompt, "-n", "20"}), 2);
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_EQ(result.out, expected);
+  EXPECT_THAT(World(Generate({"-p", kPrompt, "-n", "20"}), 2), Prints(expected));
   EXPECT_EQ(World(Generate({"-n", "20"}), 3, kPrompt).out, expected) << "the prompt from standard input";
 }
 
@@ -32,14 +29,12 @@ TEST(World, RunsABatchAndAPerplexity) {
   EXPECT_EQ(World(Batch(in, out), 2).exit_code, 0) << "nothing left to do is no failure";
   WriteFileOrDie(text, Repeated("And it came to pass", 60));
   const ProgramResult perplexity = World({"perplexity", "-m", DemoModelPath(), "-f", text, "-c", "64"}, 2);
-  EXPECT_EQ(perplexity.exit_code, 0) << perplexity;
-  EXPECT_THAT(perplexity.out, HasSubstr("perplexity"));
+  EXPECT_THAT(perplexity, Prints(HasSubstr("perplexity")));
 }
 
 TEST(World, LeavesWithItsExitCodeWhenTheVerbFails) {
-  const ProgramResult model = World({"generate", "-m", "/nowhere/m.gguf", "-p", "x"}, 2);
-  EXPECT_EQ(model.exit_code, 3) << model;
-  EXPECT_THAT(model.err, HasSubstr("/nowhere/m.gguf"));
+  EXPECT_THAT(World({"generate", "-m", "/nowhere/m.gguf", "-p", "x"}, 2),
+              EndsWithCode(3, HasSubstr("/nowhere/m.gguf")));
   const ProgramResult split = World(Generate({"-p", "x", "--layer-split", "4,5"}), 2);
   EXPECT_EQ(split.exit_code, 2) << split;
   const ProgramResult other_split = World(Generate({"-p", "x", "--layer-split", "4,2,2"}), 2);
@@ -82,9 +77,8 @@ TEST(World, WithoutACoordinatorEndsInOneMessage) {
 }
 
 TEST(World, OfTasksThatSrunTellsNothingNamesItsOption) {
-  const ProgramResult result = RunProgram(StageWorkerProgram(), {}, "", 90, {{"SLURM_PROCID", "1"}});
-  EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err, HasSubstr("--mpi=pmix"));
+  EXPECT_THAT(RunProgram(StageWorkerProgram(), {}, "", 90, {{"SLURM_PROCID", "1"}}),
+              EndsWithCode(2, HasSubstr("--mpi=pmix")));
 }
 
 // A container may have no /dev/shm.

@@ -33,6 +33,7 @@ void HostsTest::SetUp() {
 
 void HostsTest::TearDown() {
   if (hosts_ == nullptr) return;
+  if (!IsSkipped()) ExpectNothingLeft();
   for (int host = 1; host <= kHosts; ++host) hosts_->HangAgent(host, false);
   // Also after a failure the next test finds hosts as new.
   if (HasFailure()) TearDownTestSuite();
@@ -44,6 +45,12 @@ std::unique_ptr<Subprocess> HostsTest::Start(const std::string& hostfile, const 
   std::filesystem::remove(hosts_->Outside(kStepLog));
   const Words over_hosts = {"--hostfile", kHostFile, "--step-log", kStepLog, "--stage-delay-us", "10000"};
   return StartVerb(Joined(Joined(GenerateOf(kTokens), over_hosts), more), std::move(environment));
+}
+
+std::unique_ptr<Subprocess> HostsTest::StartUntil(int steps, const std::string& hostfile, const Words& more) {
+  auto front = Start(hostfile, more);
+  AwaitSteps(front.get(), steps);
+  return front;
 }
 
 std::unique_ptr<Subprocess> HostsTest::StartVerb(const Words& arguments,

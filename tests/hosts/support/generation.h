@@ -13,8 +13,8 @@
 
 namespace stagecoach::testing {
 
-// One set of hosts for all tests of a program. Each test begins with all of them up and free of what earlier ones left,
-// or is skipped where this machine does not permit hosts.
+// One set of hosts for all tests of a program. Each test begins with all of them up, or is skipped where this machine
+// does not permit hosts; none may leave anything on them.
 class HostsTest : public ::testing::Test {
  protected:
   static constexpr int kHosts = 4;  // the front runs on host 1
@@ -36,6 +36,8 @@ class HostsTest : public ::testing::Test {
   // `environment` may change.
   std::unique_ptr<Subprocess> Start(const std::string& hostfile, const Words& more = {},
                                     std::vector<std::pair<std::string, std::string>> environment = {});
+  // The same, once so many micro-batches are done.
+  std::unique_ptr<Subprocess> StartUntil(int steps, const std::string& hostfile, const Words& more = {});
   // Any verb on host 1, which finds the agent as Start's does.
   std::unique_ptr<Subprocess> StartVerb(const Words& arguments,
                                         std::vector<std::pair<std::string, std::string>> environment = {});
@@ -49,11 +51,11 @@ class HostsTest : public ::testing::Test {
   // Ends well with the tokens and log-probabilities of an undisturbed run on one host, to the last digit. Returns the
   // whole answer. `hosts`: of the last job's stages, where there is one.
   Json ExpectTheAnswer(Subprocess* front, const Words& hosts = {});
-  // No process, no shared memory, no temporary file on any host that is up; waits a moment for the last ones to go.
-  void ExpectNothingLeft();
 
  private:
   static const Json& Undisturbed();
+  // No process, no shared memory, no temporary file on any host that is up; waits a moment for the last ones to go.
+  static void ExpectNothingLeft();
 
   static EmulatedHosts* hosts_;
 };

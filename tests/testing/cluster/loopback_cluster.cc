@@ -19,7 +19,7 @@
 #include "coordinator/job/run_engine.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
-#include "stage_worker/serve_stage.h"
+#include "stage_worker/stage_loop.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -207,7 +207,11 @@ pb::SamplingParams GreedyParams() {
 pb::ConfigureJob DefaultJob(const std::string& model_path) {
   pb::ConfigureJob job;
   job.set_model_path(model_path);
-  SetJobSettings({.threads = 1, .policy = Policy::kInterleaved, .prefix_caching = false}, &job);
+  JobSettings settings;
+  settings.threads = 1;
+  settings.policy = Policy::kInterleaved;
+  settings.prefix_caching = false;
+  SetJobSettings(settings, &job);
   return job;
 }
 

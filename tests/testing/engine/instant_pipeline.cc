@@ -31,9 +31,8 @@ absl::StatusOr<std::optional<StepResult>> InstantPipeline::Poll() {
 SchedulerOptions RoomFor(int sequences) {
   SchedulerOptions options;
   options.max_num_seqs = sequences;
-  options.max_num_batched_tokens = 512;
-  options.prefill_chunk = 512;
-  options.block_tokens = 32;
+  options.policy = Policy::kInterleaved;
+  options.prefix_caching = false;
   options.group_blocks = {sequences * 32};
   options.context = 1024;
   options.max_open_tokens = 1024;

@@ -9,14 +9,12 @@
 #include <filesystem>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
-#include "gtest/gtest.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 

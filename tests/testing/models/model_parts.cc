@@ -16,7 +16,7 @@ uint64_t StreamOf(uint64_t seed, absl::string_view name) {
   return MixBits(seed) ^ hash;
 }
 
-bool Prints(int byte) { return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174; }
+bool IsPrintable(int byte) { return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174; }
 
 }  // namespace
 
@@ -48,9 +48,9 @@ std::string RandomBlocks(uint64_t seed, absl::string_view name, TensorType type,
 
 std::string ByteCharacter(int byte) {
   int code_point = byte;
-  if (!Prints(byte)) {
+  if (!IsPrintable(byte)) {
     code_point = 0x100;
-    for (int b = 0; b < byte; ++b) code_point += Prints(b) ? 0 : 1;
+    for (int b = 0; b < byte; ++b) code_point += IsPrintable(b) ? 0 : 1;
   }
   if (code_point < 0x80) return std::string(1, static_cast<char>(code_point));
   return {static_cast<char>(0xc0 | code_point >> 6), static_cast<char>(0x80 | (code_point & 0x3f))};
@@ -61,7 +61,7 @@ void SetTinyVocabulary(int64_t size, GgufWriter* writer) {
   std::vector<std::string> tokens, merges;
   for (const bool prints : {true, false}) {
     for (int byte = 0; byte < 256; ++byte) {
-      if (Prints(byte) == prints) tokens.push_back(ByteCharacter(byte));
+      if (IsPrintable(byte) == prints) tokens.push_back(ByteCharacter(byte));
     }
   }
   constexpr int64_t kPairs = 26 * 26;

@@ -31,7 +31,7 @@ void SetTinyVocabulary(int64_t size, GgufWriter* writer);
 
 // Writes the model and returns the path to open: `path` itself, which ends in ".gguf", or with several shards the first
 // one's, <path without .gguf>-00001-of-0000N.gguf.
-std::string WriteModel(const std::string& path, const GgufWriter& model, int shards);
+std::string WriteModel(const std::string& path, const GgufWriter& model, int shards = 1);
 
 }  // namespace stagecoach::testing
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/strings/str_replace.h"
 #include "common/base/check.h"
 #include "tests/testing/models/tiny_architectures.h"
 
@@ -155,12 +156,27 @@ const std::vector<std::string>& TinyArchitectureNames() {
   return names;
 }
 
+const std::vector<std::string>& TinyExpertArchitectureNames() {
+  static const std::vector<std::string> names = {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"};
+  return names;
+}
+
+std::string ArchitectureTestName(const ::testing::TestParamInfo<std::string>& architecture) {
+  return absl::StrReplaceAll(architecture.param, {{"-", "_"}});
+}
+
 TinyArchitectureOptions TinyArchitecture(const std::string& architecture, TensorType type) {
   return TinyArchitecture(architecture, type, type);
 }
 
 TinyArchitectureOptions TinyArchitecture(const std::string& architecture, TensorType type, TensorType expert_type) {
-  TinyArchitectureOptions options = {.architecture = architecture, .type = type, .expert_type = expert_type};
+  TinyArchitectureOptions options = {.architecture = architecture,
+                                     .layers = 3,
+                                     .vocab = 301,
+                                     .type = type,
+                                     .expert_type = expert_type,
+                                     .seed = 7,
+                                     .lively = true};
   SetWidths(&options);
   SetExpertArchitecture(&options);
   if (options.experts == 0) SetDenseArchitecture(&options);

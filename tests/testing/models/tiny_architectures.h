@@ -16,31 +16,50 @@
 
 #include "common/gguf/gguf_writer.h"
 #include "common/quant/tensor_type.h"
+#include "gtest/gtest.h"
 
 namespace stagecoach::testing {
 
+// Where nothing else is said, a plain dense model of Qwen 3 (tiny_model.h).
 struct TinyArchitectureOptions {
-  std::string architecture;
-  int64_t layers = 3;  // of the forward pass
-  int64_t vocab = 301;
-  int64_t context = 512;
-  int64_t hidden = 0, ffn = 0;         // ffn: of dense layers
+  std::string architecture = "qwen3";
+  int64_t layers = 4;  // of the forward pass
+  int64_t hidden = 64;
+  int64_t heads = 4, kv_heads = 2;
+  int64_t head_dim = 32;               // deliberately not hidden / heads; written as key_length
+  int64_t ffn = 96;                    // of dense layers
   std::vector<int64_t> ffn_of_layers;  // instead of ffn: one for every layer
+  int64_t vocab = 320;  // 256 bytes, pairs and triples of letters with their merges, and last an end-of-text token
+  int64_t context = 512;
 
   // Of matrices. A row that is no multiple of the type's block falls back to Q8_0, and else to F16, as quantisers do.
   // Routers are F32.
   TensorType type = TensorType::kF32;
   TensorType expert_type = TensorType::kF32;
   TensorType vector_type = TensorType::kF32;  // of norms, biases and sinks
-  bool lively = true;  // false: every matrix keeps the size of what it multiplies, norms are about 1
-  bool tied = true;    // no output.weight
-  uint64_t seed = 7;
+  bool tied = true;                           // no output.weight
+  bool fused_qkv = false;                     // attn_qkv in place of attn_q, attn_k, attn_v
+  bool biases = false;  // of plain models: of q, k and v; of llama also of the attention's output and of the FFN
+
+  // Rotation.
+  double freq_base = 10000;
+  double freq_base_windowed = 0;  // 0: no key
+  std::string rope_scaling;       // "none", "linear", "yarn"; empty: no key
+  double rope_factor = 0;         // 0: no key
+  int64_t original_context = 0;   // 0: no key
+  double yarn_log_multiplier = 0;
+  double rope_attention_factor = 0;
+  bool rope_factors = false;       // rope_freqs.weight; where it is not lively, Llama 3.1's
+  bool long_rope_factors = false;  // the long and the short ones
+  bool rotates = true;             // granite: rope.scaling.finetuned says whether anything is rotated
+
+  uint64_t seed = 1;
   int shards = 1;
+  bool lively = false;  // false: every matrix keeps the size of what it multiplies, norms are about 1
 
   // Attention.
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int64_t rotated = 0;  // components of a head that are rotated; 0: all, and no key
-  bool qkv_biases = false, output_bias = false, fused_qkv = false;
+  bool qkv_biases = false, output_bias = false;
   bool qk_norms = false;
   bool whole_norms = false;  // qk_norms over whole vectors, not one for every head
   bool sinks = false;
@@ -54,18 +73,6 @@ struct TinyArchitectureOptions {
   int64_t q_rank = 0;                                 // 0: one matrix from hidden to q
   int64_t kv_rank = 0, plain_dim = 0, value_dim = 0;  // a head: plain_dim and `rotated` of a key, value_dim of a value
   bool split_kv_b = true;                             // else attn_kv_b, and the keys of before it was split
-
-  // Rotation.
-  double freq_base = 10000;
-  double freq_base_windowed = 0;  // 0: no key
-  std::string rope_scaling;       // empty: no key
-  double rope_factor = 0;         // 0: no key
-  int64_t original_context = 0;   // 0: no key
-  double yarn_log_multiplier = 0;
-  double rope_attention_factor = 0;
-  bool rope_factors = false;       // rope_freqs.weight; where it is not lively, Llama 3.1's
-  bool long_rope_factors = false;  // the long and the short ones
-  bool rotates = true;             // granite: rope.scaling.finetuned says whether anything is rotated
 
   // Granite's multipliers; 0: no key.
   double embedding_scale = 0, residual_scale = 0, logit_scale = 0;
@@ -91,6 +98,10 @@ struct TinyArchitectureOptions {
 // The architectures: qwen3moe, gpt-oss, glm4moe, deepseek2, minimax-m2, mixtral (llama with experts), gemma2, gemma3,
 // phi3, granite, olmo2, smollm3, llama, qwen2, qwen3.
 const std::vector<std::string>& TinyArchitectureNames();
+// Those with experts, as their published models are called.
+const std::vector<std::string>& TinyExpertArchitectureNames();
+// The name of a test whose parameter is an architecture.
+std::string ArchitectureTestName(const ::testing::TestParamInfo<std::string>& architecture);
 
 // The options of an architecture with everything that its published models have. Widths suit rows of whole blocks of
 // both types and are otherwise multiples of as little as possible.

@@ -113,12 +113,6 @@ class HeadedAttention : public Attention {
     return Apply(out_, all);
   }
 
-  void Forget() override {
-    for (auto& keys : keys_) keys.clear();
-    for (auto& values : values_) values.clear();
-    position_ = 0;
-  }
-
  private:
   void ReadProjections(const FileReader& file, const std::string& prefix) {
     if (!file.HasTensor(prefix + "attn_qkv.weight")) {
@@ -161,8 +155,6 @@ class HeadedAttention : public Attention {
   const Rotary rotary_;
   Linear q_, k_, v_, out_;
   Vector q_norm_, k_norm_, sinks_;
-  std::vector<std::vector<Vector>> keys_, values_;  // [kv_heads][positions][width]
-  int64_t position_ = 0;
 };
 
 // YaRN's magnitude is in the scale, squared, since it belongs to the query and to the key. The file holds a tenth of
@@ -194,7 +186,6 @@ class LatentAttention : public Attention {
   LatentAttention(const FileReader& file, int64_t layer, int64_t context);
 
   Vector Attend(const Vector& x) override;
-  void Forget() override;
 
  private:
   void ReadQuery(const FileReader& file, const std::string& prefix);
@@ -212,8 +203,6 @@ class LatentAttention : public Attention {
   std::vector<Matrix> k_b_;  // of every head, [key_width - rotated][rank]
   std::vector<Matrix> v_b_;  // of every head, [value_width][rank]
   Linear out_;
-  std::vector<std::vector<Vector>> keys_, values_;  // [heads][positions][width]
-  int64_t position_ = 0;
 };
 
 LatentAttention::LatentAttention(const FileReader& file, int64_t layer, int64_t context)
@@ -224,9 +213,9 @@ LatentAttention::LatentAttention(const FileReader& file, int64_t layer, int64_t 
       key_width_(file.Int(split_ ? "attention.key_length_mla" : "attention.key_length")),
       value_width_(file.Int(split_ ? "attention.value_length_mla" : "attention.value_length")),
       eps_(file.Float("attention.layer_norm_rms_epsilon")),
-      rotary_(file, rotated_, /*windowed=*/false, context),
-      keys_(static_cast<size_t>(heads_)),
-      values_(static_cast<size_t>(heads_)) {
+      rotary_(file, rotated_, /*windowed=*/false, context) {
+  keys_.resize(static_cast<size_t>(heads_));
+  values_.resize(static_cast<size_t>(heads_));
   head_.scale = LatentScale(file, key_width_);
   const std::string prefix = absl::StrCat("blk.", layer, ".");
   ReadQuery(file, prefix);
@@ -304,13 +293,13 @@ Vector LatentAttention::Attend(const Vector& x) {
   return Apply(out_, all);
 }
 
-void LatentAttention::Forget() {
+}  // namespace
+
+void Attention::Forget() {
   for (auto& keys : keys_) keys.clear();
   for (auto& values : values_) values.clear();
   position_ = 0;
 }
-
-}  // namespace
 
 std::unique_ptr<Attention> ReadAttention(const FileReader& file, int64_t layer, int64_t context) {
   if (file.Is("deepseek2")) return std::make_unique<LatentAttention>(file, layer, context);

@@ -15,7 +15,11 @@ class Attention {
  public:
   virtual ~Attention() = default;
   virtual Vector Attend(const Vector& x) = 0;  // the next position
-  virtual void Forget() = 0;                   // the next position is 0
+  void Forget();                               // the next position is 0
+
+ protected:
+  std::vector<std::vector<Vector>> keys_, values_;  // [heads that have their own][positions][width]
+  int64_t position_ = 0;
 };
 
 // `context` is for what Rotary needs it for.

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"

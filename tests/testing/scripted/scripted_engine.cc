@@ -4,12 +4,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "coordinator/request/priority_class.h"
+#include "coordinator/request/sequence.h"
 
 namespace stagecoach::testing {
 namespace {

@@ -1,28 +1,15 @@
 // The two commands of the README on a machine that has nothing yet: what they install, and what they say when they
 // cannot.
 
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/deploy/bare_machine.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 using User = BareMachine::User;
 
@@ -47,8 +34,7 @@ TEST(Quickstart, ConfiguresWithoutTheTestsAndNamesTheCommandThatFailed) {
   BareMachine machine(User::kRoot);
   const ProgramResult result = machine.Run("quickstart.sh");
   EXPECT_THAT(machine.Asked().back(), AllOf(StartsWith("cmake "), EndsWith("-DSTAGECOACH_BUILD_TESTS=OFF")));
-  EXPECT_EQ(result.exit_code, 7) << result;
-  EXPECT_THAT(result.err, HasSubstr("quickstart.sh: \"cmake -S "));
+  EXPECT_THAT(result, EndsWithCode(7, HasSubstr("quickstart.sh: \"cmake -S ")));
   EXPECT_THAT(result.err, EndsWith("-DSTAGECOACH_BUILD_TESTS=OFF\" failed with exit code 7\n"));
 }
 
@@ -100,10 +86,9 @@ TEST(TestScript, EndsWithATableOfItsTimeAlsoWhenItFails) {
 TEST(BothScripts, TellAUserWithoutSudoTheOneLineAndEndWithOne) {
   for (const std::string& script : kScripts) {
     BareMachine machine(User::kWithout);
-    const ProgramResult result = machine.Run(script);
-    EXPECT_EQ(result.exit_code, 1) << result;
-    EXPECT_THAT(result.err, HasSubstr("Missing packages; install them, then run this again:\n"
-                                      "  apt-get install --no-install-recommends g++ cmake "));
+    EXPECT_THAT(machine.Run(script),
+                EndsWithCode(1, HasSubstr("Missing packages; install them, then run this again:\n"
+                                          "  apt-get install --no-install-recommends g++ cmake ")));
     EXPECT_THAT(machine.Asked(), IsEmpty());
   }
 }
@@ -142,12 +127,10 @@ TEST(BothScripts, NameAnAptThatFailsAndKeepItsExitCode) {
     BareMachine machine(User::kRoot);
     machine.Replace("apt-get", "exit 100");
     const ProgramResult update = machine.Run(script);
-    EXPECT_EQ(update.exit_code, 100) << update;
-    EXPECT_THAT(update.err, HasSubstr(script + ": \"apt-get update -qq\" failed with exit code 100\n"));
+    EXPECT_THAT(update, EndsWithCode(100, HasSubstr(script + ": \"apt-get update -qq\" failed with exit code 100\n")));
     machine.Replace("apt-get", "[ $1 = update ] || exit 99");
     const ProgramResult install = machine.Run(script);
-    EXPECT_EQ(install.exit_code, 99) << install;
-    EXPECT_THAT(install.err, HasSubstr("apt-get install -y -qq --no-install-recommends g++ "));
+    EXPECT_THAT(install, EndsWithCode(99, HasSubstr("apt-get install -y -qq --no-install-recommends g++ ")));
     EXPECT_THAT(install.err, EndsWith("\" failed with exit code 99\n"));
   }
 }
@@ -156,13 +139,9 @@ TEST(BothScripts, SayThatTheyWereInterrupted) {
   for (const std::string& script : kScripts) {
     BareMachine machine(User::kRoot);
     machine.Replace("apt-get", "kill -INT $PPID");
-    const ProgramResult interrupted = machine.Run(script);
-    EXPECT_EQ(interrupted.exit_code, 130) << interrupted;
-    EXPECT_THAT(interrupted.err, EndsWith(script + ": interrupted\n"));
+    EXPECT_THAT(machine.Run(script), EndsWithCode(130, EndsWith(script + ": interrupted\n")));
     machine.Replace("apt-get", "kill -TERM $PPID");
-    const ProgramResult terminated = machine.Run(script);
-    EXPECT_EQ(terminated.exit_code, 143) << terminated;
-    EXPECT_THAT(terminated.err, EndsWith(script + ": ended by a signal\n"));
+    EXPECT_THAT(machine.Run(script), EndsWithCode(143, EndsWith(script + ": ended by a signal\n")));
   }
 }
 

@@ -1,18 +1,12 @@
 // deploy/scaling.sh: which sweep it asks the coordinator for.
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/deploy/bare_machine.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 
 // A machine of four cores and a coordinator that knows models of eight layers, and one of two, and can read no other.
@@ -66,24 +60,17 @@ TEST_F(Scaling, LeavesWhatIsGivenAsItIs) {
 }
 
 TEST_F(Scaling, SaysWhatIsMissing) {
-  const ProgramResult value = Run({"-o", "d", "--hostfile"});
-  EXPECT_EQ(value.exit_code, 2) << value;
-  EXPECT_THAT(value.err, HasSubstr("scaling.sh: --hostfile needs a value\n"));
-  const ProgramResult file = Run({"-o", "d", "--hostfile", "/nowhere/hosts"});
-  EXPECT_EQ(file.exit_code, 4) << file;
-  EXPECT_THAT(file.err, HasSubstr("there is no host file '/nowhere/hosts'"));
+  EXPECT_THAT(Run({"-o", "d", "--hostfile"}), EndsWithCode(2, HasSubstr("scaling.sh: --hostfile needs a value\n")));
+  EXPECT_THAT(Run({"-o", "d", "--hostfile", "/nowhere/hosts"}),
+              EndsWithCode(4, HasSubstr("there is no host file '/nowhere/hosts'")));
   machine_.Remove("coordinator");
-  const ProgramResult program = Run({"-o", "d"});
-  EXPECT_EQ(program.exit_code, 1) << program;
-  EXPECT_THAT(program.err, HasSubstr("there is no coordinator; build it"));
+  EXPECT_THAT(Run({"-o", "d"}), EndsWithCode(1, HasSubstr("there is no coordinator; build it")));
   EXPECT_THAT(machine_.Asked(), IsEmpty());
 }
 
 TEST_F(Scaling, EndsWithTheSweepsExitCode) {
   machine_.Replace("coordinator", "[ \"$1\" = inspect ] || exit 5");
-  const ProgramResult result = Run({"-o", "d", "-m", "eight.gguf"});
-  EXPECT_EQ(result.exit_code, 5) << result;
-  EXPECT_THAT(result.err, HasSubstr("\" failed with exit code 5\n"));
+  EXPECT_THAT(Run({"-o", "d", "-m", "eight.gguf"}), EndsWithCode(5, HasSubstr("\" failed with exit code 5\n")));
 }
 
 }  // namespace

@@ -5,12 +5,9 @@
 // weights whose products round activations to eight bits, and a prompt beyond a granule of attention.
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "gtest/gtest.h"
 #include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/equality/equality_support.h"
@@ -142,13 +139,8 @@ TEST_P(EveryCut, DISABLED_OfTheFullProductGivesTheSameBits) {
   CheckCuts(testing::TinyArchitecture(GetParam()), kBeyondAChunk, FullCuts(), 0, 1);
 }
 
-std::string CutName(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  for (char& c : name) c = c == '-' ? '_' : c;
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Architectures, EveryCut, ::testing::ValuesIn(testing::TinyArchitectureNames()), CutName);
+INSTANTIATE_TEST_SUITE_P(Architectures, EveryCut, ::testing::ValuesIn(testing::TinyArchitectureNames()),
+                         testing::ArchitectureTestName);
 
 }  // namespace
 }  // namespace stagecoach

@@ -6,15 +6,12 @@
 #include <bit>
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/job_choices.h"
 #include "common/quant/supported_types.h"
 #include "common/wire/job_proto.h"
-#include "gtest/gtest.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"

@@ -2,14 +2,11 @@
 // stages, and whatever was given up or preempted in between.
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "common/step/step.h"
-#include "gtest/gtest.h"
 #include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/sanitizers.h"
@@ -83,9 +80,7 @@ class PrefixCache : public ::testing::TestWithParam<pb::KvType> {
   std::vector<std::string> Expected() const {
     std::vector<std::string> expected;
     for (const ClusterRequest& request : Conversation()) {
-      const auto run = testing::RunCluster(1, Job(false), {request});
-      EXPECT_TRUE(run.ok()) << run.status();
-      expected.push_back(run.ok() ? Bits(run->answers[0]) : "");
+      expected.push_back(Bits(testing::RunCluster(1, Job(false), {request}).value().answers[0]));
     }
     EXPECT_EQ(absl::c_count(expected.back(), ' '), 149 * (1 + 2 * kMaxPromptLogprobs));
     return expected;
@@ -151,18 +146,16 @@ TEST_P(PrefixCache, ASmallPoolGivesTheSameBits) {
       job.set_block_tokens(16);
       job.set_prefill_chunk(40);
       job.set_max_num_seqs(4);
-      const auto roomy = testing::RunCluster(stages, job, {requests[0]});
-      ASSERT_TRUE(roomy.ok()) << roomy.status();
+      const auto roomy = testing::RunCluster(stages, job, {requests[0]}).value();
       uint64_t block_bytes = 0;
-      for (const pb::StageSummary& stage : roomy->ready.stages()) {
-        block_bytes = std::max(block_bytes, stage.kv_bytes() / static_cast<uint64_t>(roomy->ready.blocks()));
+      for (const pb::StageSummary& stage : roomy.ready.stages()) {
+        block_bytes = std::max(block_bytes, stage.kv_bytes() / static_cast<uint64_t>(roomy.ready.blocks()));
       }
       job.set_kv_cache_bytes(20 * block_bytes);
-      const auto run = testing::RunCluster(stages, job, all);
-      ASSERT_TRUE(run.ok()) << run.status();
-      EXPECT_LE(run->ready.blocks(), 21);
+      const auto run = testing::RunCluster(stages, job, all).value();
+      EXPECT_LE(run.ready.blocks(), 21);
       for (size_t i = 0; i < all.size(); ++i) {
-        ASSERT_EQ(Bits(run->answers[i]), expected[i % requests.size()])
+        ASSERT_EQ(Bits(run.answers[i]), expected[i % requests.size()])
             << stages << " stages, request " << i << (together ? ", all at once" : ", in turns");
       }
     }

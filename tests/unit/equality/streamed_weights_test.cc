@@ -1,15 +1,12 @@
 // Where the weights come from changes nothing of the answer, and each stage gets its own tensors once and no more.
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/model_description.h"
 #include "common/wire/weight_frame.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/equality/equality_support.h"
@@ -18,7 +15,6 @@ namespace stagecoach {
 namespace {
 
 using testing::ClusterRequest;
-using ::testing::HasSubstr;
 
 std::vector<ClusterRequest> ShortRequests() {
   return {testing::RequestOf(5, 0, 6), testing::RequestOf(25, 1, 6), testing::RequestOf(45, 2, 6)};
@@ -123,52 +119,46 @@ TEST(StreamedWeights, ACacheThatCannotBeWrittenCostsNoMoreThanItsUse) {
   testing::WriteFileOrDie(directory.File("file"), "no directory");
   pb::ConfigureJob job = Job(path, pb::WEIGHT_SOURCE_STREAM);
   job.set_weights_cache(directory.File("file/below"));
-  const auto run = testing::RunCluster(1, job, ShortRequests());
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(Streamed(*run, path), TensorBytes(*run));
+  const auto run = testing::RunCluster(1, job, ShortRequests()).value();
+  EXPECT_EQ(Streamed(run, path), TensorBytes(run));
 }
 
-TEST(StreamedWeights, ADamagedFrameLosesTheJobAndTellsWhy) {
-  const testing::TempDir directory;
-  const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(1));
-  const auto damage = [](Channel channel, int source, int, uint64_t index) {
-    const bool it = channel == Channel::kWeights && source == 0 && index == 5;
-    return it ? Fault{.kind = Fault::Kind::kCorrupt, .offset = 200} : Fault{};
+// A fault of the frames of weights from the coordinator, or to it, that have these numbers.
+FaultHook OnWeights(bool from_coordinator, uint64_t first, uint64_t last, Fault fault) {
+  return [=](Channel channel, int source, int, uint64_t index) {
+    const bool hit = channel == Channel::kWeights && (source == 0) == from_coordinator && index >= first;
+    return hit && index <= last ? fault : Fault{};
   };
-  const auto run = testing::RunCluster(1, Job(path, pb::WEIGHT_SOURCE_STREAM), ShortRequests(), damage);
-  EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);  // so that the front launches it again
-  EXPECT_THAT(run.status().message(), HasSubstr("received bad weights: frame field"));
 }
 
-TEST(StreamedWeights, ADamagedRequestLosesTheStage) {
+TEST(StreamedWeights, ADamagedAnswerOrRequestLosesTheJobAndTellsWhy) {
   const testing::TempDir directory;
-  const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(1));
-  const auto damage = [](Channel channel, int source, int, uint64_t index) {
-    const bool it = channel == Channel::kWeights && source != 0 && index == 2;
-    return it ? Fault{.kind = Fault::Kind::kTruncate, .offset = 20} : Fault{};
-  };
-  const auto run = testing::RunCluster(2, Job(path, pb::WEIGHT_SOURCE_STREAM), ShortRequests(), damage);
-  EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(run.status().message(), HasSubstr("it sent a bad frame"));
+  const pb::ConfigureJob job =
+      Job(testing::WriteTinyModel(directory.File("m.gguf"), Model(1)), pb::WEIGHT_SOURCE_STREAM);
+  // Such that the front launches it again.
+  EXPECT_THAT(testing::RunCluster(1, job, ShortRequests(),
+                                  OnWeights(true, 5, 5, {.kind = Fault::Kind::kCorrupt, .offset = 200}))
+                  .status(),
+              testing::StatusIs(absl::StatusCode::kUnavailable, HasSubstr("received bad weights: frame field")));
+  EXPECT_THAT(testing::RunCluster(2, job, ShortRequests(),
+                                  OnWeights(false, 2, 2, {.kind = Fault::Kind::kTruncate, .offset = 20}))
+                  .status(),
+              testing::StatusIs(absl::StatusCode::kUnavailable, HasSubstr("it sent a bad frame")));
 }
 
 TEST(StreamedWeights, AnAnswerThatNeverComesEndsTheStageAndItsLoaders) {
   const testing::TempDir directory;
   const std::string path = testing::WriteTinyModel(directory.File("m.gguf"), Model(1));
-  const auto drop = [](Channel channel, int source, int, uint64_t index) {
-    const bool it = channel == Channel::kWeights && source == 0 && index >= 3;
-    return it ? Fault{.kind = Fault::Kind::kDrop} : Fault{};
-  };
   pb::ConfigureJob job = Job(path, pb::WEIGHT_SOURCE_STREAM, /*threads=*/2);
   job.set_stage_timeout_s(1.5);
-  const auto run = testing::RunCluster(1, job, ShortRequests(), drop);
-  EXPECT_EQ(run.status().code(), absl::StatusCode::kUnavailable);
+  const FaultHook drop = OnWeights(true, 3, UINT64_MAX, {.kind = Fault::Kind::kDrop});
+  EXPECT_EQ(testing::RunCluster(1, job, ShortRequests(), drop).status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(StreamedWeights, AModelWithoutAFileIsRefusedInOneSentence) {
-  const auto run = testing::RunCluster(1, Job("dummy://tiny/f32", pb::WEIGHT_SOURCE_STREAM), ShortRequests());
-  EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(run.status().message(), HasSubstr("`weights` is stream, but 'dummy://tiny/f32' has no file to send"));
+  EXPECT_THAT(testing::RunCluster(1, Job("dummy://tiny/f32", pb::WEIGHT_SOURCE_STREAM), ShortRequests()).status(),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("`weights` is stream, but 'dummy://tiny/f32' has no file to send")));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "stage_worker/host_report.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,14 +13,12 @@
 #include "common/host/private_dir.h"
 #include "common/net/tcp_trial.h"
 #include "common/wire/host_report.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/process_tree.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // A child with this word on its command line, which ends by nothing but SIGKILL.
 pid_t StartChild(const std::string& argument) {
@@ -52,8 +48,7 @@ TEST(ClearHost, EndsWhatHasTheNameRemovesItsDirectoriesAndSparesTheRest) {
   unsetenv("OMPI_MCA_btl_vader_backing_directory");
   usleep(100000);  // until each has become its program; before, it would be found by its parent's words
 
-  const std::vector<pb::LeftProcess> left = ClearHost({name}, absl::Seconds(20));
-  EXPECT_THAT(left, IsEmpty());
+  EXPECT_THAT(ClearHost({name}, absl::Seconds(20)), IsEmpty());
   EXPECT_TRUE(Ended(on_line));
   EXPECT_TRUE(Ended(in_environment));
   for (const pid_t spared : {stranger, asking}) EXPECT_EQ(kill(spared, 0), 0);
@@ -68,15 +63,12 @@ TEST(ClearHost, EndsWhatHasTheNameRemovesItsDirectoriesAndSparesTheRest) {
 }
 
 TEST(ReportHost, SaysWhatTheHostIs) {
-  const absl::StatusOr<std::string> line = ReportHost({});
-  ASSERT_TRUE(line.ok()) << line.status();
-  const absl::StatusOr<pb::HostReport> report = FindHostReport(*line);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_GE(report->hello().isas_size(), 1);
-  EXPECT_GT(report->hello().available_memory_bytes(), 0u);
-  EXPECT_EQ(report->left_size(), 0);
-  EXPECT_EQ(report->limits().temporary_directory(), "/tmp");
-  EXPECT_GT(report->limits().open_files(), 0u);
+  const pb::HostReport report = FindHostReport(ReportHost({}).value()).value();
+  EXPECT_GE(report.hello().isas_size(), 1);
+  EXPECT_GT(report.hello().available_memory_bytes(), 0u);
+  EXPECT_EQ(report.left_size(), 0);
+  EXPECT_EQ(report.limits().temporary_directory(), "/tmp");
+  EXPECT_GT(report.limits().open_files(), 0u);
 }
 
 TEST(ReportHost, NamesWhatIsStoppedOfALaunchAndItsRank) {
@@ -119,14 +111,12 @@ TEST(ReportHost, SaysWhetherItCanReadTheModel) {
 
 TEST(ReportHost, ListensWhereItIsToBeTried) {
   std::optional<NetworkAgent> network;
-  const absl::StatusOr<std::string> line = ReportHost({"--network", "20"}, &network);
-  ASSERT_TRUE(line.ok()) << line.status();
+  const std::string line = ReportHost({"--network", "20"}, &network).value();
   EXPECT_TRUE(network.has_value());
-  const absl::StatusOr<pb::HostReport> report = FindHostReport(*line);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_GE(report->addresses_size(), 1);
-  EXPECT_GT(report->trial_port(), 0);
-  EXPECT_EQ(report->trial_token().size(), 16u);
+  const pb::HostReport report = FindHostReport(line).value();
+  EXPECT_GE(report.addresses_size(), 1);
+  EXPECT_GT(report.trial_port(), 0);
+  EXPECT_EQ(report.trial_token().size(), 16u);
   for (const char* seconds : {"0", "x", "-1", "121", ""}) {
     EXPECT_FALSE(ReportHost({"--network", seconds}, &network).ok()) << seconds;
   }
@@ -134,8 +124,7 @@ TEST(ReportHost, ListensWhereItIsToBeTried) {
 
 // A front that comes, orders a trial and goes.
 TEST(NetworkAgent, TriesWhatItIsToldAndEndsWithItsFront) {
-  const absl::StatusOr<std::unique_ptr<TrialServer>> target = TrialServer::Listen();
-  ASSERT_TRUE(target.ok()) << target.status();
+  const std::unique_ptr<TrialServer> target = TrialServer::Listen().value();
   NetworkAgent agent(absl::Seconds(20));
   pb::HostReport report;
   agent.Announce(&report);
@@ -148,12 +137,12 @@ TEST(NetworkAgent, TriesWhatItIsToldAndEndsWithItsFront) {
     pb::TrialOrder order;
     order.set_id(7);
     order.set_address("127.0.0.1");
-    order.set_port((*target)->port());
-    order.set_token((*target)->token());
+    order.set_port(target->port());
+    order.set_token(target->token());
     ASSERT_TRUE(channel.Send(order.SerializeAsString()));
     std::optional<std::string> message;
     while (!message.has_value() && channel.Receive()) {
-      (*target)->Advance();
+      target->Advance();
       message = channel.Next();
     }
     pb::TrialOutcome outcome;
@@ -167,9 +156,9 @@ TEST(NetworkAgent, TriesWhatItIsToldAndEndsWithItsFront) {
 TEST(ReportHost, RefusesOtherNamesThanThoseOfLaunches) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--clear"}, {"--clear", "x"}, {"--clear", "stagecoach.abc/.."}, {"--wipe", "y"}}) {
-    const absl::Status status = ReportHost(arguments).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("expected --clear or --look stagecoach.AbC123"));
+    EXPECT_THAT(ReportHost(arguments).status(),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                  HasSubstr("expected --clear or --look stagecoach.AbC123")));
   }
 }
 

@@ -8,11 +8,11 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <string>
 #include <thread>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/model/footprint.h"
 #include "common/model/model_description.h"
@@ -20,16 +20,12 @@
 #include "common/transport/wait_ladder.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "stage_worker/serve_stage.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr uint64_t kRunId = 77;
 constexpr int64_t kLayers = 4;
@@ -62,9 +58,7 @@ class StageLoopTest : public ::testing::Test {
     assignment.set_run_id(kRunId);
     assignment.set_epoch(1);
     assignment.set_model_path(path_);
-    const auto model = OpenModel(path_, {});
-    EXPECT_TRUE(model.ok()) << model.status();
-    *assignment.mutable_fingerprints() = ToProto((*model)->file->fingerprints());
+    *assignment.mutable_fingerprints() = ToProto(OpenModel(path_, {}).value()->file->fingerprints());
     assignment.set_stage(stage);
     assignment.set_stages(stages);
     assignment.set_rank(RankOf(stage, stages));
@@ -111,7 +105,6 @@ class StageLoopTest : public ::testing::Test {
   }
   // The same by an assignment that differs from that of the endpoints.
   void StartWith(int stage, int stages, const std::function<void(pb::StageAssignment*)>& change) {
-    heard_ = {};
     assignment_ = Assignment(stage, stages);
     Connect();
     pb::StageAssignment changed = assignment_;
@@ -138,6 +131,8 @@ class StageLoopTest : public ::testing::Test {
   }
 
   void Connect(FaultHook faults = nullptr) {
+    heard_ = {};
+    passed_on_.clear();
     const int rank = assignment_.rank();
     limits_ = LimitsOf(assignment_, /*hidden=*/64, /*vocab=*/320);
     world_ = std::make_unique<LoopbackWorld>(assignment_.stages() + 1, std::move(faults));
@@ -217,9 +212,7 @@ class StageLoopTest : public ::testing::Test {
       if (frame->channel() == Channel::kTelemetry) {
         Hear(*frame);
       } else {
-        const auto result = DecodeResult(limits_, frame->bytes(), results_.size());
-        ASSERT_TRUE(result.ok()) << result.status();
-        results_.push_back(*result);
+        results_.push_back(DecodeResult(limits_, frame->bytes(), results_.size()).value());
       }
     }
     while (next_ != nullptr) {
@@ -229,9 +222,8 @@ class StageLoopTest : public ::testing::Test {
         ++woken_;
         continue;
       }
-      auto step = DecodeStep(limits_, frame->bytes(), passed_on_.size(), /*expect_hidden=*/true);
-      ASSERT_TRUE(step.ok()) << step.status();
-      passed_on_.push_back({step->batch, step->times});
+      auto step = DecodeStep(limits_, frame->bytes(), passed_on_.size(), /*expect_hidden=*/true).value();
+      passed_on_.push_back({step.batch, step.times});
     }
     if (previous_ != nullptr) TakeFrom(previous_.get());  // finishes its sends
   }
@@ -240,11 +232,10 @@ class StageLoopTest : public ::testing::Test {
     return frame.ok() ? *std::move(frame) : std::nullopt;  // after an abort there is nothing
   }
   void Hear(const ReceivedFrame& frame) {
-    const auto body = DecodeControl(limits_.job, frame.bytes());
-    ASSERT_TRUE(body.ok()) << body.status();
-    if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&*body)) heard_.heartbeats.push_back(*heartbeat);
-    if (const auto* ready = std::get_if<pb::StageReady>(&*body)) heard_.ready = *ready;
-    if (const auto* failure = std::get_if<pb::StageFailure>(&*body)) heard_.failure = *failure;
+    const auto body = DecodeControl(limits_.job, frame.bytes()).value();
+    if (const auto* heartbeat = std::get_if<pb::Heartbeat>(&body)) heard_.heartbeats.push_back(*heartbeat);
+    if (const auto* ready = std::get_if<pb::StageReady>(&body)) heard_.ready = *ready;
+    if (const auto* failure = std::get_if<pb::StageFailure>(&body)) heard_.failure = *failure;
   }
 
   bool AwaitReady() {
@@ -256,10 +247,20 @@ class StageLoopTest : public ::testing::Test {
     Collect();
     return status_;
   }
+  // The end by the frame behind that many steps, which each led to a result or were passed on.
+  void ExpectShutdownAfter(uint64_t steps) {
+    Send(Shutdown(steps));
+    ASSERT_TRUE(Poll([&] { return results_.size() + passed_on_.size() == steps + 1; }));
+    EXPECT_TRUE(Join().ok()) << status_;
+  }
   // The end of a stage that reports a failure: it waits until the report has been taken.
-  absl::Status JoinAfterFailure() {
-    EXPECT_TRUE(Poll([this] { return heard_.failure.has_value(); }));
-    return Join();
+  void ExpectFailure(absl::StatusCode code, const std::string& message) {
+    const bool heard = Poll([this] { return heard_.failure.has_value(); });
+    EXPECT_TRUE(heard) << message;
+    if (!heard) world_->Abort();  // else the stage may never end
+    EXPECT_EQ(Join().code(), code) << message << ": " << status_;
+    ASSERT_TRUE(heard_.failure.has_value());
+    EXPECT_THAT(heard_.failure->message(), HasSubstr(message));
   }
 
   struct PassedOn {
@@ -287,9 +288,8 @@ TEST_F(StageLoopTest, AMiddleStagePassesFramesOnInTheirOrderWithItsTimesAdded) {
   constexpr uint64_t kSteps = 20;
   Start(1, 3);
   for (uint64_t number = 0; number < kSteps; ++number) Send(Step(number));  // more than its window, before it is ready
-  Send(Shutdown(kSteps));
-  ASSERT_TRUE(Poll([this] { return passed_on_.size() == kSteps + 1; })) << passed_on_.size();
-  EXPECT_TRUE(Join().ok()) << status_;
+  ExpectShutdownAfter(kSteps);
+  if (HasFatalFailure()) return;
   for (uint64_t number = 0; number < kSteps; ++number) {  // that numbers follow each other was checked at decoding
     const PassedOn& step = passed_on_[number];
     MicroBatch expected = Step(number);
@@ -316,9 +316,7 @@ TEST_F(StageLoopTest, TheNextStageIsWokenBeforeAStepThatItMayHaveWaitedLongFor) 
     Collect();  // what was sent before the step has arrived
     EXPECT_EQ(woken_, number < 2 ? 1 : 2) << "step " << number;
   }
-  Send(Shutdown(4));
-  ASSERT_TRUE(Poll([this] { return passed_on_.size() == 5; }));
-  EXPECT_TRUE(Join().ok()) << status_;
+  ExpectShutdownAfter(4);
 }
 
 TEST_F(StageLoopTest, TheLastStageSendsEveryResultStraightToTheCoordinator) {
@@ -327,9 +325,8 @@ TEST_F(StageLoopTest, TheLastStageSendsEveryResultStraightToTheCoordinator) {
   ASSERT_TRUE(AwaitReady());
   EXPECT_EQ(heard_.ready->scratch_bytes(), PlannedBytes(Assignment(0, 1)));
   for (uint64_t number = 0; number < kSteps; ++number) Send(Step(number));
-  Send(Shutdown(kSteps));
-  ASSERT_TRUE(Poll([this] { return results_.size() == kSteps + 1; })) << results_.size();
-  EXPECT_TRUE(Join().ok()) << status_;
+  ExpectShutdownAfter(kSteps);
+  if (HasFatalFailure()) return;
   for (uint64_t number = 0; number < kSteps; ++number) {
     ASSERT_EQ(results_[number].sampled.size(), 1u);
     EXPECT_EQ(results_[number].sampled[0].sequence, 1u);
@@ -348,9 +345,8 @@ TEST_F(StageLoopTest, EveryFrameTellsWhenTheOneBeforeWasSent) {
     Send(Step(number));
     ASSERT_TRUE(Poll([&] { return results_.size() == number + 1; })) << number;
   }
-  Send(Shutdown(kSteps));
-  ASSERT_TRUE(Poll([this] { return results_.size() == kSteps + 1; }));
-  EXPECT_TRUE(Join().ok()) << status_;
+  ExpectShutdownAfter(kSteps);
+  if (HasFatalFailure()) return;
   EXPECT_EQ(results_[0].times[0].send_start_us,
             0);  // that it was ready, and its heartbeats, are no frames of the pipeline
   for (uint64_t number = 1; number <= kSteps; ++number) {
@@ -385,9 +381,8 @@ TEST_F(StageLoopTest, HeartbeatsGoByTheClockAndCountWhatWasDone) {
     ASSERT_TRUE(Poll([&] { return heard_.heartbeats.size() == beat; }));
   }
   now_us_ += kSecond - 1;
-  Send(Shutdown(2));
-  ASSERT_TRUE(Poll([this] { return results_.size() == 3; }));
-  EXPECT_TRUE(Join().ok()) << status_;
+  ExpectShutdownAfter(2);
+  if (HasFatalFailure()) return;
   EXPECT_EQ(heard_.heartbeats.size(), 4u);
 
   const pb::Heartbeat& first = heard_.heartbeats.front();
@@ -410,27 +405,23 @@ TEST_F(StageLoopTest, AFrameThatOnlyWakesTheStageUpIsNoWork) {
   SendSetup(limits_.job, pb::Heartbeat());
   Send(Step(0));
   SendSetup(limits_.job, pb::Heartbeat());
-  Send(Shutdown(1));
-  ASSERT_TRUE(Poll([this] { return results_.size() == 2; }));
-  EXPECT_TRUE(Join().ok()) << status_;
+  ExpectShutdownAfter(1);
 }
 
 TEST_F(StageLoopTest, ADamagedFrameEndsTheStageWithAReportAfterTheFramesBeforeIt) {
   for (const size_t offset : {0u, 6u, 20u, 40u}) {  // of the framing and of the header, which has a checksum
-    passed_on_.clear();
-    heard_ = {};
+    SCOPED_TRACE(absl::StrCat("offset ", offset));
     Start(1, 3, [offset](Channel channel, int source, int, uint64_t index) {
       const bool hit = channel == Channel::kStep && source == RankOf(0, 3) && index == 2;
       return hit ? Fault{.kind = Fault::Kind::kCorrupt, .offset = offset} : Fault{};
     });
     for (uint64_t number = 0; number < 4; ++number) Send(Step(number));
-    const absl::Status status = JoinAfterFailure();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << "offset " << offset << ": " << status;
-    EXPECT_EQ(passed_on_.size(), 2u) << "offset " << offset;
+    ExpectFailure(absl::StatusCode::kDataLoss, "received a bad frame");
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(passed_on_.size(), 2u);
     EXPECT_EQ(heard_.failure->stage(), 1);
     EXPECT_EQ(heard_.failure->code(), static_cast<int>(absl::StatusCode::kDataLoss));
     EXPECT_THAT(heard_.failure->message(), HasSubstr("stage 1 on "));
-    EXPECT_THAT(heard_.failure->message(), HasSubstr("received a bad frame"));
   }
 }
 
@@ -442,8 +433,7 @@ TEST_F(StageLoopTest, AFrameLongerThanAnyCanBeIsABadFrame) {
   auto buffer = std::make_shared<FrameBuffer>(kMaxSetupFrameBytes, 0);
   ASSERT_TRUE(EncodeControl(limits_.job, large, buffer.get()).ok());
   ASSERT_TRUE(Before()->Send(Channel::kStep, assignment_.rank(), std::move(buffer)).ok());
-  EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss) << status_;
-  EXPECT_THAT(heard_.failure->message(), HasSubstr("expected at most"));
+  ExpectFailure(absl::StatusCode::kDataLoss, "expected at most");
 }
 
 TEST_F(StageLoopTest, FramesOutOfStepAreBadFrames) {
@@ -452,11 +442,16 @@ TEST_F(StageLoopTest, FramesOutOfStepAreBadFrames) {
   unknown.open.clear();
   MicroBatch gap = Step(0);
   gap.slices[0].start = 1;
-  for (const MicroBatch& batch : {skipped, unknown, gap}) {
-    heard_ = {};
+  const struct {
+    const char* what;
+    MicroBatch batch;
+  } cases[] = {{"skipped", skipped}, {"unknown", unknown}, {"gap", gap}};
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.what);
     Start(0, 1);
-    Send(batch);
-    EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss) << status_;
+    Send(one.batch);
+    ExpectFailure(absl::StatusCode::kDataLoss, "");
+    if (HasFatalFailure()) return;
   }
   EXPECT_TRUE(results_.empty());
 }
@@ -464,29 +459,30 @@ TEST_F(StageLoopTest, FramesOutOfStepAreBadFrames) {
 TEST_F(StageLoopTest, AFrameWithoutTheChecksumsOfTheLayersBeforeIsABadFrame) {
   StartWith(1, 3, [](auto* assignment) { assignment->set_checksum_layers(kLayers); });
   Send(Step(0));
-  EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss) << status_;
-  EXPECT_THAT(heard_.failure->message(), HasSubstr("it has 0 checksums of layers, expected 3"));
+  ExpectFailure(absl::StatusCode::kDataLoss, "it has 0 checksums of layers, expected 3");
 }
 
 TEST_F(StageLoopTest, ChecksumsAreOfAllLayersOfTheModelOrOfNone) {
   for (const int32_t layers : {-1, 1, static_cast<int32_t>(kLayers) + 1, std::numeric_limits<int32_t>::max()}) {
+    SCOPED_TRACE(layers);
     StartWith(1, 3, [layers](auto* assignment) { assignment->set_checksum_layers(layers); });
-    EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << layers;
-    EXPECT_THAT(heard_.failure->message(), HasSubstr("layers, expected 0 or 4"));
+    ExpectFailure(absl::StatusCode::kInvalidArgument, "layers, expected 0 or 4");
+    if (HasFatalFailure()) return;
   }
 }
 
 TEST_F(StageLoopTest, RoomForMostProbableTokensOfPromptsIsWithinItsRange) {
   for (const int32_t most : {-1, kMaxPromptLogprobs + 1, std::numeric_limits<int32_t>::max()}) {
+    SCOPED_TRACE(most);
     StartWith(1, 3, [most](auto* assignment) { assignment->set_max_prompt_logprobs(most); });
-    EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << most;
-    EXPECT_THAT(heard_.failure->message(), HasSubstr("`max_prompt_logprobs` is"));
+    ExpectFailure(absl::StatusCode::kInvalidArgument, "`max_prompt_logprobs` is");
+    if (HasFatalFailure()) return;
   }
 }
 
 TEST_F(StageLoopTest, TheEndOfTheJobEndsTheStageInWhateverItIsDoing) {
   for (const bool ready : {false, true}) {
-    heard_ = {};
+    SCOPED_TRACE(ready ? "ready" : "not ready");
     Start(1, 3);
     if (ready) {
       ASSERT_TRUE(AwaitReady());
@@ -495,14 +491,12 @@ TEST_F(StageLoopTest, TheEndOfTheJobEndsTheStageInWhateverItIsDoing) {
     }
     world_->Abort();
     EXPECT_EQ(Join().code(), absl::StatusCode::kAborted) << status_;
-    passed_on_.clear();
   }
 }
 
 TEST_F(StageLoopTest, AFileThatIsNotTheCoordinatorsIsTheStagesOwnErrorAndItNeverGetsReady) {
   StartWith(0, 1, [](auto* assignment) { assignment->mutable_fingerprints(0)->set_header_hash(1); });
-  EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(heard_.failure->message(), HasSubstr("is not the one the coordinator opened"));
+  ExpectFailure(absl::StatusCode::kDataLoss, "is not the one the coordinator opened");
   EXPECT_FALSE(heard_.ready.has_value());
 }
 
@@ -522,9 +516,10 @@ TEST_F(StageLoopTest, AnAssignmentThatThisRankCannotBeInIsRefused) {
       {[](auto* a) { a->set_epoch(0); }, "but this is rank 2 of 4"},
   };
   for (const auto& one : cases) {
+    SCOPED_TRACE(one.place);
     StartWith(1, 3, one.change);
-    EXPECT_EQ(JoinAfterFailure().code(), absl::StatusCode::kInvalidArgument) << one.place;
-    EXPECT_THAT(heard_.failure->message(), HasSubstr(one.place));
+    ExpectFailure(absl::StatusCode::kInvalidArgument, one.place);
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/operators.h"
@@ -20,8 +21,13 @@ const BuiltinIndex& AllBuiltins() {
   static const auto* const index = [] {
     auto* builtins = new BuiltinIndex;
     for (const auto& table : {StringBuiltins(), ContainerBuiltins(), SelectingFilters(), ValueBuiltins()}) {
-      for (const Builtin& builtin : table)
-        builtins->emplace(BuiltinIndex::key_type(builtin.kind, builtin.name), builtin);
+      for (const Builtin& aliases : table) {
+        for (const absl::string_view name : absl::StrSplit(aliases.name, ' ')) {
+          Builtin builtin = aliases;
+          builtin.name = name;
+          builtins->emplace(BuiltinIndex::key_type(builtin.kind, name), std::move(builtin));
+        }
+      }
     }
     return builtins;
   }();
@@ -157,7 +163,7 @@ absl::StatusOr<Integer> Call::IntegerOr(size_t parameter, Integer otherwise) con
 
 absl::StatusOr<const String*> Call::StringOf(size_t parameter) const {
   const String* string = Get(parameter).AsString();
-  if (string == nullptr) return Misfit("a string is needed, not a ", Get(parameter));
+  if (string == nullptr) return TypeMismatch("a string is needed, not a ", Get(parameter));
   return string;
 }
 

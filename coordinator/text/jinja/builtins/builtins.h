@@ -27,8 +27,7 @@ struct Call {
   absl::Time now;
   const Value& self;           // what is filtered or tested, or whose method it is; undefined for functions
   const Arguments& arguments;  // all of them
-  // The argument of each parameter, in the builtin's order; null when it is missing. Empty for those with
-  // kAnyArguments.
+  // The argument of each parameter, in the builtin's order; null: missing. Empty with kAnyArguments.
   absl::Span<const Value* const> given;
 
   bool Has(size_t parameter) const { return given[parameter] != nullptr; }
@@ -53,7 +52,7 @@ struct Builtin {
   static constexpr int kAnyArguments = -1;
 
   Kind kind;
-  const char* name;
+  absl::string_view name;  // in the tables: of several with a blank between
   absl::StatusOr<Value> (*run)(const Call& call);
   int required = 0;  // of the parameters, the first so many; kAnyArguments: `run` looks at them itself
   std::vector<absl::string_view> parameters = {};
@@ -71,8 +70,7 @@ absl::Status UnknownBuiltin(Builtin::Kind kind, absl::string_view name);
 absl::StatusOr<Value> RunBuiltin(const Builtin& builtin, Heap& heap, absl::Time now, const Value& self,
                                  const Arguments& arguments);
 
-// What raise_exception(message) ends a rendering with: JinjaRaised knows it, and it keeps its text when lines are put
-// before others'.
+// What raise_exception(message) ends a rendering with: JinjaRaised knows it, and it gets no line put before its text.
 absl::Status RaisedError(absl::string_view message);
 
 // The tables of other files.

@@ -8,8 +8,7 @@
 #include "coordinator/text/jinja/operators.h"
 #include "coordinator/text/jinja/values/text_operations.h"
 
-// Python's methods of lists and dicts, those of `loop`, the filters of lists and dicts, and what makes a dict or a
-// namespace.
+// Python's methods and the filters of lists and dicts, the methods of `loop`, and what makes a dict or a namespace.
 
 namespace stagecoach::jinja {
 namespace {
@@ -431,12 +430,11 @@ std::vector<Builtin> ContainerBuiltins() {
   using enum Builtin::Kind;
   return {
       {kFilter, "batch", BatchFilter, 1, {"linecount", "fill_with"}},
-      {kFilter, "count", LengthFilter},
       {kFilter, "dictsort", DictsortFilter, 0, {"case_sensitive", "by", "reverse"}},
       {kFilter, "first", FirstFilter},
       {kFilter, "items", ItemsFilter},
       {kFilter, "last", LastFilter},
-      {kFilter, "length", LengthFilter},
+      {kFilter, "count length", LengthFilter},
       {kFilter, "list", ListFilter},
       {kFilter, "max", ExtremeFilter<true>, 0, {"case_sensitive", "attribute"}},
       {kFilter, "min", ExtremeFilter<false>, 0, {"case_sensitive", "attribute"}},

@@ -8,13 +8,11 @@
 #include "coordinator/text/jinja/operators.h"
 #include "coordinator/text/jinja/syntax/literals.h"
 #include "coordinator/text/jinja/values/characters.h"
-#include "coordinator/text/jinja/values/printing.h"
 #include "coordinator/text/jinja/values/text_operations.h"
 #include "coordinator/text/unicode_tables.h"
 #include "coordinator/text/utf8.h"
 
-// Python's methods of strings, and the filters that give a string: what these are applied to counts as its text, but
-// for `indent`.
+// Python's methods of strings, and the filters that give a string: all but `indent` take any value as its text.
 
 namespace stagecoach::jinja {
 namespace {
@@ -71,7 +69,7 @@ absl::StatusOr<Value> AffixMethod(const Call& call) {
   bool found = false;
   for (const Value& value : affixes) {
     const String* affix = value.AsString();
-    if (affix == nullptr) return Misfit("a string is needed, not a ", value);
+    if (affix == nullptr) return TypeMismatch("a string is needed, not a ", value);
     RETURN_IF_ERROR(call.heap.budget().WorkOverBytes(affix->text.size()));
     found = found || (kAtEnd ? absl::EndsWith(SelfText(call).view(), affix->view())
                              : absl::StartsWith(SelfText(call).view(), affix->view()));
@@ -107,7 +105,7 @@ absl::StatusOr<Value> FindMethodOfStrings(const Call& call) {
     if (kMustBeThere) return Invalid("'index' did not find the text");
     return Value(Integer{-1}, call.self.origin());
   }
-  return Value::Count(CountCharacters(SelfText(call).view().substr(0, byte)), call.self.origin());
+  return Value(Integer{CodePoints(SelfText(call).view().substr(0, byte))}, call.self.origin());
 }
 
 // What comes before the separator, it, and what comes after it. Where it is nowhere, the text and two of nothing.
@@ -189,7 +187,7 @@ absl::StatusOr<Value> JoinFilter(const Call& call) {
 // The lines of the text, but the first, moved to the right.
 absl::StatusOr<Value> IndentFilter(const Call& call) {
   const Value& text = call.self;
-  if (text.AsString() == nullptr) return Misfit("'indent' needs a string, not a ", text);
+  if (text.AsString() == nullptr) return TypeMismatch("'indent' needs a string, not a ", text);
   TextBuilder indent(&call.heap.budget());
   if (call.Has(0) && call.Get(0).AsString() != nullptr) {
     RETURN_IF_ERROR(indent.Append(call.Get(0).AsString()->text));
@@ -230,8 +228,7 @@ absl::StatusOr<Value> FormatFilter(const Call& call) {
   return PercentFormat(call.heap, *format.AsString(), Value(values));
 }
 
-// As jinja2's: an end that leaves no room for itself is wrong even where nothing is cut, and a text that is longer by
-// no more than the leeway stays as it is.
+// As jinja2's: an end without room for itself is wrong even where nothing is cut, and a text within the leeway stays.
 absl::StatusOr<Value> TruncateFilter(const Call& call) {
   ASSIGN_OR_RETURN(const Integer length, call.IntegerOr(0, 255));
   ASSIGN_OR_RETURN(const Integer leeway, call.IsSet(3) ? call.IntegerOr(3, 0) : 5);
@@ -336,15 +333,13 @@ std::vector<Builtin> StringBuiltins() {
   using enum Builtin::Kind;
   return {
       {kFilter, "capitalize", ChangeCaseTo<LetterCase::kCapitalize>},
-      {kFilter, "e", EscapeFilter},
-      {kFilter, "escape", EscapeFilter},
+      {kFilter, "e escape", EscapeFilter},
       {kFilter, "format", FormatFilter, Builtin::kAnyArguments},
       {kFilter, "indent", IndentFilter, 0, {"width", "first", "blank"}},
       {kFilter, "join", JoinFilter, 0, {"d", "attribute"}},
       {kFilter, "lower", ChangeCaseTo<LetterCase::kLower>},
       {kFilter, "replace", ReplaceFilter, 2, {"old", "new", "count"}},
-      {kFilter, "safe", SelfAsText},
-      {kFilter, "string", SelfAsText},
+      {kFilter, "safe string", SelfAsText},
       {kFilter, "title", ChangeCaseTo<LetterCase::kTitleWords>},
       {kFilter, "tojson", ToJsonFilter, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
       {kFilter, "trim", StripSides<true, true>, 0, {"chars"}},

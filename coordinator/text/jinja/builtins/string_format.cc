@@ -8,9 +8,8 @@
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/syntax/literals.h"
-#include "coordinator/text/jinja/values/characters.h"
-#include "coordinator/text/jinja/values/printing.h"
 #include "coordinator/text/jinja/values/text_operations.h"
+#include "coordinator/text/utf8.h"
 
 namespace stagecoach::jinja {
 namespace {

@@ -8,7 +8,7 @@
 #include "coordinator/text/jinja/builtins/builtins.h"
 #include "coordinator/text/jinja/operators.h"
 #include "coordinator/text/jinja/syntax/literals.h"
-#include "coordinator/text/jinja/values/printing.h"
+#include "coordinator/text/jinja/values/text_operations.h"
 
 // Filters of numbers and of single values, what follows `is`, and functions that every template can call.
 
@@ -16,7 +16,7 @@ namespace stagecoach::jinja {
 namespace {
 
 absl::Status NotANumber(const Call& call, absl::string_view filter) {
-  return Misfit(absl::StrCat("'", filter, "' needs a number, not a "), call.self);
+  return TypeMismatch(absl::StrCat("'", filter, "' needs a number, not a "), call.self);
 }
 
 absl::StatusOr<Value> AbsFilter(const Call& call) {
@@ -168,7 +168,7 @@ absl::StatusOr<Value> RangeFunction(const Call& call) {
   for (size_t i = 0; i < 3; ++i) {
     ASSIGN_OR_RETURN(*parts[i], call.IntegerOr(i, *parts[i]));
     if (*parts[i] < -kFarthest || *parts[i] > kFarthest) return Invalid("a bound of 'range' is too large");
-    if (call.Has(i)) origin = Both(origin, call.Get(i).origin());
+    if (call.Has(i)) origin = CombinedOrigin(origin, call.Get(i).origin());
   }
   if (!call.Has(1)) range = IntegerRange{0, range.begin, 1};
   if (range.stride == 0) return Invalid("the stride of 'range' cannot be 0");
@@ -224,37 +224,27 @@ std::vector<Builtin> ValueBuiltins() {
   using enum Builtin::Kind;
   return {
       {kFilter, "abs", AbsFilter},
-      {kFilter, "d", DefaultFilter, 0, {"default_value", "boolean"}},
-      {kFilter, "default", DefaultFilter, 0, {"default_value", "boolean"}},
+      {kFilter, "d default", DefaultFilter, 0, {"default_value", "boolean"}},
       {kFilter, "float", FloatFilter, 0, {"default"}},
       {kFilter, "int", IntFilter, 0, {"default", "base"}},
       {kFilter, "round", RoundFilter, 0, {"precision", "method"}},
-      {kTest, "!=", ComparisonTest<Comparator::kNotEqual>, 1, {"other"}},
-      {kTest, "<", ComparisonTest<Comparator::kLess>, 1, {"other"}},
-      {kTest, "<=", ComparisonTest<Comparator::kLessEqual>, 1, {"other"}},
-      {kTest, "==", ComparisonTest<Comparator::kEqual>, 1, {"other"}},
-      {kTest, ">", ComparisonTest<Comparator::kGreater>, 1, {"other"}},
-      {kTest, ">=", ComparisonTest<Comparator::kGreaterEqual>, 1, {"other"}},
+      {kTest, "!= ne", ComparisonTest<Comparator::kNotEqual>, 1, {"other"}},
+      {kTest, "< lessthan lt", ComparisonTest<Comparator::kLess>, 1, {"other"}},
+      {kTest, "<= le", ComparisonTest<Comparator::kLessEqual>, 1, {"other"}},
+      {kTest, "== eq equalto", ComparisonTest<Comparator::kEqual>, 1, {"other"}},
+      {kTest, "> greaterthan gt", ComparisonTest<Comparator::kGreater>, 1, {"other"}},
+      {kTest, ">= ge", ComparisonTest<Comparator::kGreaterEqual>, 1, {"other"}},
       {kTest, "boolean", Test<[](const Value& value) { return value.AsBool() != nullptr; }>},
       {kTest, "callable", Test<IsCallable>},
       {kTest, "defined", Test<[](const Value& value) { return !value.IsUndefined(); }>},
       {kTest, "divisibleby", DivisibleByTest, 1, {"num"}},
-      {kTest, "eq", ComparisonTest<Comparator::kEqual>, 1, {"other"}},
-      {kTest, "equalto", ComparisonTest<Comparator::kEqual>, 1, {"other"}},
       {kTest, "even", ParityTest<false>},
       {kTest, "false", Test<[](const Value& value) { return IsBoolean(value, false); }>},
       {kTest, "float", Test<[](const Value& value) { return value.AsDouble() != nullptr; }>},
-      {kTest, "ge", ComparisonTest<Comparator::kGreaterEqual>, 1, {"other"}},
-      {kTest, "greaterthan", ComparisonTest<Comparator::kGreater>, 1, {"other"}},
-      {kTest, "gt", ComparisonTest<Comparator::kGreater>, 1, {"other"}},
       {kTest, "in", ComparisonTest<Comparator::kIn>, 1, {"seq"}},
       {kTest, "integer", Test<IsInteger>},
       {kTest, "iterable", Test<IsIterable>},
-      {kTest, "le", ComparisonTest<Comparator::kLessEqual>, 1, {"other"}},
-      {kTest, "lessthan", ComparisonTest<Comparator::kLess>, 1, {"other"}},
-      {kTest, "lt", ComparisonTest<Comparator::kLess>, 1, {"other"}},
       {kTest, "mapping", Test<[](const Value& value) { return value.AsDict() != nullptr; }>},
-      {kTest, "ne", ComparisonTest<Comparator::kNotEqual>, 1, {"other"}},
       {kTest, "none", Test<[](const Value& value) { return value.IsNone(); }>},
       {kTest, "number", Test<IsNumber>},
       {kTest, "odd", ParityTest<true>},

@@ -1,8 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_TEXT_JINJA_SYNTAX_LEXER_H_
 #define STAGECOACH_COORDINATOR_TEXT_JINJA_SYNTAX_LEXER_H_
 
-// Cuts a template into tokens. White space around tags is decided here: trim_blocks, lstrip_blocks, and the signs - and
-// +.
+// Cuts a template into tokens. Decides on white space around tags: trim_blocks, lstrip_blocks, the signs - and +.
 
 #include <string>
 #include <vector>

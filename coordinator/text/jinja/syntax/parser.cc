@@ -1,6 +1,5 @@
 #include "coordinator/text/jinja/syntax/parser.h"
 
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -307,7 +306,7 @@ absl::StatusOr<std::string> Parser::ParseDottedName(absl::string_view what) {
 absl::Status Parser::ParseFilter(Step* step) {
   step->kind = Step::Kind::kFilter;
   ASSIGN_OR_RETURN(step->name, ParseDottedName("filter"));
-  step->builtin = FindOrNote(Builtin::Kind::kFilter, step->name);
+  step->builtin = FindOrRecordUnknown(Builtin::Kind::kFilter, step->name);
   return Current().IsOperator("(") ? ParseArguments(&step->arguments) : absl::OkStatus();
 }
 
@@ -315,7 +314,7 @@ absl::Status Parser::ParseTest(Step* step) {
   step->kind = Step::Kind::kTest;
   step->negated = SkipName("not");
   ASSIGN_OR_RETURN(step->name, ParseDottedName("test"));
-  step->builtin = FindOrNote(Builtin::Kind::kTest, step->name);
+  step->builtin = FindOrRecordUnknown(Builtin::Kind::kTest, step->name);
   if (Current().IsOperator("(")) return ParseArguments(&step->arguments);
   return BeginsTestArgument(Current()) ? ParseTestArgument(step) : absl::OkStatus();
 }

@@ -98,7 +98,7 @@ class Parser {
   absl::Status Unexpected(absl::string_view where) const;
   absl::Status CheckDepth(int more = 0) const;
   // The filter or test; null, and an error to come, when there is none of this name.
-  const Builtin* FindOrNote(Builtin::Kind kind, absl::string_view name);
+  const Builtin* FindOrRecordUnknown(Builtin::Kind kind, absl::string_view name);
   Symbol SymbolOf(absl::string_view name);
 
   std::vector<Token> tokens_;

@@ -14,10 +14,6 @@ using Kind = Token::Kind;
 
 constexpr size_t kMaxSourceBytes = 256 << 10;  // ten times what the longest published ones have
 
-bool IsIn(absl::string_view name, absl::Span<const absl::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Program>> ParseTemplate(absl::string_view source) {
@@ -73,7 +69,7 @@ absl::Status Parser::CheckDepth(int more) const {
   return ErrorAt(Current().line, absl::StrCat("nested more than ", kMaxDepth, " levels deep"));
 }
 
-const Builtin* Parser::FindOrNote(Builtin::Kind kind, absl::string_view name) {
+const Builtin* Parser::FindOrRecordUnknown(Builtin::Kind kind, absl::string_view name) {
   const Builtin* builtin = FindBuiltin(kind, name);
   if (builtin == nullptr && conditions_ == 0 && unknown_.empty())
     unknown_.push_back(ErrorAt(Current().line, UnknownBuiltin(kind, name).message()));
@@ -102,7 +98,8 @@ absl::StatusOr<Body> Parser::ParseBody(absl::Span<const absl::string_view> ends,
       RETURN_IF_ERROR(Expect(Kind::kVariableEnd, "}}", "after the expression"));
       statement.form = Print{std::move(value)};
     } else {
-      if (Current().kind == Kind::kName && IsIn(Current().text, ends)) return body;
+      const bool names_end = std::find(ends.begin(), ends.end(), Current().text) != ends.end();
+      if (Current().kind == Kind::kName && names_end) return body;
       statement.line = Current().line;
       ASSIGN_OR_RETURN(statement.form, ParseTag());
       RETURN_IF_ERROR(Expect(Kind::kBlockEnd, "%}", "after the statement"));
@@ -113,8 +110,7 @@ absl::StatusOr<Body> Parser::ParseBody(absl::Span<const absl::string_view> ends,
   return ErrorAt(opened_by.line, absl::StrCat("'", opened_by.text, "' has no '", ends.back(), "'"));
 }
 
-// The rest of a tag that opens a block, and the block, with its end where there is one end alone. Python's colon may
-// stand at the tag's end.
+// The rest of a tag that opens a block, and the block, with its end if only one. Python's colon may end the tag.
 absl::StatusOr<Body> Parser::ParseBlockBody(absl::Span<const absl::string_view> ends, const Token& opened_by) {
   SkipOperator(":");
   RETURN_IF_ERROR(Expect(Kind::kBlockEnd, "%}", absl::StrCat("at the end of '", opened_by.text, "'")));

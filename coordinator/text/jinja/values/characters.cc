@@ -187,10 +187,6 @@ bool IsAlphanumeric(uint32_t code_point) {
   return kind == CharClass::kLetter || kind == CharClass::kNumber;
 }
 
-size_t CountCharacters(absl::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !IsContinuation(c); }));
-}
-
 size_t SkipWhiteSpace(absl::string_view text, size_t begin) {
   while (begin < text.size()) {
     const DecodedChar next = DecodeUtf8(text, begin);

@@ -32,11 +32,6 @@ size_t SkipWhiteSpace(absl::string_view text, size_t begin);
 // How many bytes are left of `text` without the white space at its end.
 size_t SizeWithoutTrailingSpace(absl::string_view text);
 
-// Whether the byte goes on with a character of UTF-8 that began before it.
-inline bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
-
-size_t CountCharacters(absl::string_view text);
-
 // The byte at which the `index`th character begins, in valid UTF-8; text.size() beyond the last.
 size_t ByteOfCharacter(absl::string_view text, size_t index);
 

@@ -1,5 +1,3 @@
-#include "coordinator/text/jinja/values/printing.h"
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +6,7 @@
 #include "coordinator/text/jinja/operators.h"
 #include "coordinator/text/jinja/syntax/literals.h"
 #include "coordinator/text/jinja/values/characters.h"
+#include "coordinator/text/jinja/values/text_operations.h"
 #include "coordinator/text/utf8.h"
 
 namespace stagecoach::jinja {

@@ -6,7 +6,6 @@
 #include "common/base/status_macros.h"
 #include "coordinator/text/jinja/operators.h"
 #include "coordinator/text/jinja/values/characters.h"
-#include "coordinator/text/jinja/values/printing.h"
 #include "coordinator/text/utf8.h"
 
 namespace stagecoach::jinja {

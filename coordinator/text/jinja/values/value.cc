@@ -3,8 +3,8 @@
 #include <iterator>
 
 #include "common/base/shown_text.h"
-#include "coordinator/text/jinja/values/characters.h"
 #include "coordinator/text/jinja/values/heap.h"
+#include "coordinator/text/utf8.h"
 
 namespace stagecoach::jinja {
 namespace {
@@ -29,7 +29,7 @@ struct Truths {
 }  // namespace
 
 String::String(MarkedText marked, Budget* owner)
-    : text(std::move(marked)), code_points(CountCharacters(text.text())), budget(owner) {}
+    : text(std::move(marked)), code_points(static_cast<size_t>(CodePoints(text.text()))), budget(owner) {}
 
 String::~String() {
   if (budget != nullptr) budget->Give(StringBytes(text));
@@ -116,7 +116,7 @@ TextOrigin Value::origin() const {
   return origin_;
 }
 
-TextOrigin Both(TextOrigin a, TextOrigin b) { return a == TextOrigin::kRequest ? a : b; }
+TextOrigin CombinedOrigin(TextOrigin a, TextOrigin b) { return a == TextOrigin::kRequest ? a : b; }
 
 TextOrigin OriginOf(const MarkedText& text) {
   return text.IsTemplate(0, text.size()) ? TextOrigin::kTemplate : TextOrigin::kRequest;
@@ -149,7 +149,7 @@ std::string UndefinedMessage(const Value& undefined) {
   return absl::StrCat(ShownText(*form->name), " is undefined");
 }
 
-absl::Status Misfit(absl::string_view need, const Value& value) {
+absl::Status TypeMismatch(absl::string_view need, const Value& value) {
   return value.IsUndefined() ? Invalid(UndefinedMessage(value)) : Invalid(need, TypeName(value));
 }
 

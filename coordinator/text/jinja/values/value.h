@@ -26,7 +26,7 @@ struct BoundMethod;
 struct Builtin;  // builtins.h
 struct List;
 struct Loop;
-struct Macro;  // renderer.h
+struct Macro;  // jinja_template.cc
 struct Namespace;
 
 using Integer = __int128;  // Python's have no end; these hold every integer of a JSON text that is read as one
@@ -174,7 +174,7 @@ struct BoundMethod : Object {
 };
 
 // The request's, when one of them is.
-TextOrigin Both(TextOrigin a, TextOrigin b);
+TextOrigin CombinedOrigin(TextOrigin a, TextOrigin b);
 // The request's, when any byte is.
 TextOrigin OriginOf(const MarkedText& text);
 // Of one byte, which is less than the text's size.
@@ -199,7 +199,7 @@ absl::Status Invalid(const Parts&... parts) {
 }
 
 // InvalidArgument for a value of a type that does not fit: `need` and the type's name, or that it is undefined.
-absl::Status Misfit(absl::string_view need, const Value& value);
+absl::Status TypeMismatch(absl::string_view need, const Value& value);
 
 }  // namespace stagecoach::jinja
 

@@ -1,26 +1,22 @@
 #include "common/base/files.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <vector>
 
 #include "common/host/private_dir.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::ReadFileOrDie;
 
 // The lines, or "error: ..." as the last of them. One without its newline ends with "...".
@@ -118,6 +114,76 @@ TEST(WholeFile, KeepsTheOldTextWhenTheNewOneDoesNotFit) {
   EXPECT_EQ(FilesIn(directory.path()), 1);
 }
 
+TEST(WholeFile, LeavesNothingWhereTheNewOneCannotTakeItsPlace) {
+  const testing::TempDir directory;
+  const std::string path = directory.File("points.csv");
+  {
+    WholeFile file(path);
+    file.Add("x");
+    std::filesystem::create_directory(path);
+    EXPECT_FALSE(file.Finish().ok());
+  }
+  EXPECT_EQ(FilesIn(directory.path()), 1);
+}
+
+TEST(WholeFile, LeavesFilesThatHaveTheNameOfTheNewOne) {
+  const testing::TempDir directory;
+  const std::string path = directory.File("a.json");
+  testing::WriteFileOrDie(path + ".new", "a user's");
+  std::filesystem::create_symlink(directory.File("elsewhere"), path + ".new1");
+  ASSERT_TRUE(WriteWholeFile(path, "text").ok());
+  EXPECT_TRUE(CheckWholeFile(path).ok());
+  EXPECT_EQ(ReadFileOrDie(path), "text");
+  EXPECT_EQ(ReadFileOrDie(path + ".new"), "a user's");
+  EXPECT_TRUE(std::filesystem::is_symlink(path + ".new1"));
+  EXPECT_EQ(FilesIn(directory.path()), 3);
+}
+
+TEST(WholeFile, IsWrittenInPlaceWhereItsDirectoryTakesNoFiles) {
+  const testing::TempDir directory;
+  const std::string path = directory.File("conversation.json");
+  testing::WriteFileOrDie(path, "an older and longer text");
+  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
+  ASSERT_EQ(chmod(directory.path().c_str(), 0555), 0);
+  const bool root = geteuid() == 0;  // whom no mode keeps out
+  if (root) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  const bool reached = faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+  absl::Status check, written, fresh;
+  std::string checked;
+  if (reached) {
+    check = CheckWholeFile(path);
+    checked = ReadFileOrDie(path);
+    written = WriteWholeFile(path, "new");
+    fresh = WriteWholeFile(directory.File("fresh"), "x");
+  }
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  ASSERT_EQ(chmod(directory.path().c_str(), 0755), 0);
+  if (!reached) GTEST_SKIP() << "other users do not reach " << directory.path();
+  EXPECT_TRUE(check.ok()) << check;
+  EXPECT_EQ(checked, "an older and longer text");
+  EXPECT_TRUE(written.ok()) << written;
+  EXPECT_EQ(ReadFileOrDie(path), "new");
+  EXPECT_THAT(fresh.message(), HasSubstr("Permission denied"));
+  EXPECT_EQ(FilesIn(directory.path()), 1);
+}
+
+TEST(WholeFile, ThatIsNotFinishedChangesNothing) {
+  const testing::TempDir directory;
+  const std::string path = directory.File("trace");
+  testing::WriteFileOrDie(path, "old");
+  {
+    WholeFile file(path);
+    file.Add(std::string(3 << 20, 'x'));
+    ASSERT_TRUE(file.status().ok());
+  }
+  EXPECT_EQ(ReadFileOrDie(path), "old");
+  EXPECT_EQ(FilesIn(directory.path()), 1);
+}
+
 TEST(WholeFile, WritesADeviceAsItIs) {
   EXPECT_TRUE(CheckWholeFile("/dev/null").ok());
   EXPECT_TRUE(WriteWholeFile("/dev/null", "text").ok());
@@ -143,16 +209,15 @@ class PrivateDirTest : public ::testing::Test {
 };
 
 TEST_F(PrivateDirTest, IsForItsOwnerAloneAndGoesWithAllItHolds) {
-  const absl::StatusOr<std::string> path = MakePrivateDirectory(parent_);
-  ASSERT_TRUE(path.ok()) << path.status();
-  EXPECT_TRUE(IsPrivateDirectoryName(*path));
+  const std::string path = MakePrivateDirectory(parent_).value();
+  EXPECT_TRUE(IsPrivateDirectoryName(path));
   struct stat info;
-  ASSERT_EQ(stat(path->c_str(), &info), 0);
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
-  std::filesystem::create_directories(*path + "/a/b");
-  std::ofstream(*path + "/a/b/file") << "x";
-  RemovePrivateDirectories({*path, *path});
-  EXPECT_FALSE(std::filesystem::exists(*path));
+  std::filesystem::create_directories(path + "/a/b");
+  std::ofstream(path + "/a/b/file") << "x";
+  RemovePrivateDirectories({path, path});
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST_F(PrivateDirTest, RemovalSparesWhatIsNotOurs) {
@@ -173,13 +238,12 @@ TEST_F(PrivateDirTest, RemovalSparesWhatIsNotOurs) {
 }
 
 TEST_F(PrivateDirTest, RemovalDoesNotFollowLinksOut) {
-  const absl::StatusOr<std::string> path = MakePrivateDirectory(parent_);
-  ASSERT_TRUE(path.ok()) << path.status();
+  const std::string path = MakePrivateDirectory(parent_).value();
   std::ofstream(parent_ + "/outside") << "x";
-  std::filesystem::create_symlink(parent_ + "/outside", *path + "/link");
-  std::filesystem::create_directory_symlink(parent_, *path + "/up");
-  RemovePrivateDirectories({*path});
-  EXPECT_FALSE(std::filesystem::exists(*path));
+  std::filesystem::create_symlink(parent_ + "/outside", path + "/link");
+  std::filesystem::create_directory_symlink(parent_, path + "/up");
+  RemovePrivateDirectories({path});
+  EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_TRUE(std::filesystem::exists(parent_ + "/outside"));
 }
 

@@ -1,14 +1,9 @@
 #include "common/base/manual_page.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 ManualPage Page() {
   return {.name = "wheel",

@@ -15,23 +15,15 @@
 #include "common/base/counter_rng.h"
 #include "common/gguf/model_shapes.h"
 #include "common/quant/supported_types.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::Gt;
-using ::testing::HasSubstr;
 using ::testing::Lt;
 
-std::unique_ptr<GgufFile> OpenDummy(const std::string& path) {
-  auto file = GgufFile::Open(path);
-  EXPECT_TRUE(file.ok()) << file.status();
-  return file.ok() ? *std::move(file) : nullptr;
-}
+std::unique_ptr<GgufFile> OpenDummy(const std::string& path) { return GgufFile::Open(path).value(); }
 
 std::vector<uint8_t> ReadOrDie(const GgufFile& file, const GgufTensor& tensor, uint64_t offset, size_t bytes) {
   std::vector<uint8_t> out(bytes);
@@ -67,7 +59,6 @@ TEST(DummyModel, OpensInEveryTypeWithValuesOfTheSizeThatKeepsActivationsSane) {
     const std::string path = DummyModelPath("tiny", GetTensorType(type).name);
     SCOPED_TRACE(path);
     const auto file = OpenDummy(path);
-    ASSERT_NE(file, nullptr);
     const GgufTensor* tensor = file->FindTensor("blk.1.ffn_down.weight");
     EXPECT_EQ(tensor->type_id, static_cast<uint32_t>(type));
     const std::vector<uint8_t> bytes = ReadOrDie(*file, *tensor, 0, tensor->bytes);
@@ -209,12 +200,12 @@ TEST(DummyModel, TheMixHasSixBitsInTheHeadAndInHalfOfTheLayersValuesAndDownProje
 }
 
 TEST(DummyModel, UnknownNamesAreAnsweredWithTheLists) {
-  const auto shape = GgufFile::Open("dummy://qwen3-7b/q8_0").status();
-  EXPECT_EQ(shape.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(shape.message(), AllOf(HasSubstr("'qwen3-7b'"), HasSubstr("qwen3-0.6b, "), HasSubstr("types are f32")));
-  const auto type = GgufFile::Open("dummy://qwen3-8b/q9").status();
-  EXPECT_EQ(type.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(type.message(), AllOf(HasSubstr("'q9'"), HasSubstr("q8_0, "), HasSubstr("q4_k_m")));
+  EXPECT_THAT(GgufFile::Open("dummy://qwen3-7b/q8_0").status(),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(HasSubstr("'qwen3-7b'"), HasSubstr("qwen3-0.6b, "), HasSubstr("types are f32"))));
+  EXPECT_THAT(GgufFile::Open("dummy://qwen3-8b/q9").status(),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                AllOf(HasSubstr("'q9'"), HasSubstr("q8_0, "), HasSubstr("q4_k_m"))));
   for (const char* path : {"dummy://", "dummy://qwen3-8b", "dummy://qwen3-8b/q8_0/x", "dummy:///"}) {
     EXPECT_EQ(GgufFile::Open(path).status().code(), absl::StatusCode::kInvalidArgument) << path;
   }
@@ -231,10 +222,11 @@ TEST(DummyModel, AShapeHasAsManyLayersAsOneAsksFor) {
   }
   EXPECT_NE(OpenDummy("dummy://tiny:layers=4/q8_0")->fingerprints(), OpenDummy("dummy://tiny/q8_0")->fingerprints());
   for (const char* layers : {"", "0", "1025", "-1", "+4", " 4", "4x", "99999999999999999999", "4:layers=5"}) {
-    const auto status = GgufFile::Open(std::string("dummy://tiny:layers=") + layers + "/q8_0").status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << layers;
-    EXPECT_THAT(status.message(),
-                HasSubstr(std::string("the number of layers is '") + layers + "', expected 1 to 1024"));
+    EXPECT_THAT(
+        GgufFile::Open(std::string("dummy://tiny:layers=") + layers + "/q8_0").status(),
+        testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                          HasSubstr(std::string("the number of layers is '") + layers + "', expected 1 to 1024")))
+        << layers;
   }
   EXPECT_THAT(DummyModelShapes(), HasSubstr("kimi-k2, or any of them as NAME:layers=N"));
 }
@@ -258,7 +250,6 @@ TEST(DummyModel, HasAsManyTensorsAndParametersAsThePublishedFiles) {
   };
   for (const auto& [shape, tensors, parameters] : published) {
     const auto file = OpenDummy(DummyModelPath(shape, "q4_k_m"));
-    ASSERT_NE(file, nullptr) << shape;
     EXPECT_EQ(file->tensors().size(), tensors) << shape;
     double elements = 0;
     for (const GgufTensor& tensor : file->tensors()) elements += static_cast<double>(tensor.cols() * tensor.rows());

@@ -6,16 +6,14 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/byte_source.h"
 #include "common/gguf/gguf_writer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/common/gguf/raw_gguf.h"
@@ -24,24 +22,15 @@ namespace stagecoach {
 namespace {
 
 using ::stagecoach::testing::RawGguf;
-using ::stagecoach::testing::ReadFileOrDie;
 using ::stagecoach::testing::TempDir;
 using ::stagecoach::testing::TinyModelOptions;
 using ::stagecoach::testing::WriteFileOrDie;
 using ::stagecoach::testing::WriteTinyModel;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
-std::unique_ptr<GgufFile> OpenOrDie(const std::string& path) {
-  auto file = GgufFile::Open(path);
-  EXPECT_TRUE(file.ok()) << file.status();
-  return file.ok() ? *std::move(file) : nullptr;
-}
+std::unique_ptr<GgufFile> OpenOrDie(const std::string& path) { return GgufFile::Open(path).value(); }
 
 std::unique_ptr<GgufFile> WriteAndOpen(const TempDir& dir, const GgufWriter& writer) {
-  EXPECT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-  return OpenOrDie(dir.File("m.gguf"));
+  return OpenOrDie(testing::WriteModel(dir.File("m.gguf"), writer));
 }
 
 GgufWriter OneTensorModel() {
@@ -290,25 +279,24 @@ TEST(RawMetadata, KeepsKeysTypesAndBytesAndTakesNumbersInPlaceOrAtTheEnd) {
   writer.Set("i64", int64_t{-2});
   writer.Set("bool", true);
   const TempDir dir;
-  auto entries = WriteAndOpen(dir, writer)->ReadRawMetadata();
-  ASSERT_TRUE(entries.ok()) << entries.status();
-  ASSERT_THAT(*entries, SizeIs(7));
-  EXPECT_EQ((*entries)[5].bytes, std::string("\xfe\xff\xff\xff\xff\xff\xff\xff", 8));
-  EXPECT_EQ((*entries)[6].bytes, "\1");
-  EXPECT_EQ((*entries)[0].key, "u8");
-  EXPECT_EQ((*entries)[0].type, GgufValueType::kU8);
-  EXPECT_EQ((*entries)[0].bytes, "\1");
-  EXPECT_EQ((*entries)[2].bytes, std::string("\4\0\0\0\0\0\0\0four", 12));
-  EXPECT_EQ((*entries)[3].type, GgufValueType::kArray);
-  EXPECT_THAT((*entries)[3].bytes, SizeIs(4 + 8 + 8 + 4 + 8));
-  EXPECT_THAT((*entries)[4].bytes, SizeIs(4 + 8 + 4));
-  SetGgufRawU32("f32", 258, &*entries);
-  SetGgufRawU32("new", 1, &*entries);
-  ASSERT_THAT(*entries, SizeIs(8));
-  EXPECT_EQ((*entries)[1].key, "f32");
-  EXPECT_EQ((*entries)[1].type, GgufValueType::kU32);
-  EXPECT_EQ((*entries)[1].bytes, std::string("\2\1\0\0", 4));
-  EXPECT_EQ((*entries)[7].key, "new");
+  auto entries = WriteAndOpen(dir, writer)->ReadRawMetadata().value();
+  ASSERT_THAT(entries, SizeIs(7));
+  EXPECT_EQ(entries[5].bytes, std::string("\xfe\xff\xff\xff\xff\xff\xff\xff", 8));
+  EXPECT_EQ(entries[6].bytes, "\1");
+  EXPECT_EQ(entries[0].key, "u8");
+  EXPECT_EQ(entries[0].type, GgufValueType::kU8);
+  EXPECT_EQ(entries[0].bytes, "\1");
+  EXPECT_EQ(entries[2].bytes, std::string("\4\0\0\0\0\0\0\0four", 12));
+  EXPECT_EQ(entries[3].type, GgufValueType::kArray);
+  EXPECT_THAT(entries[3].bytes, SizeIs(4 + 8 + 8 + 4 + 8));
+  EXPECT_THAT(entries[4].bytes, SizeIs(4 + 8 + 4));
+  SetGgufRawU32("f32", 258, &entries);
+  SetGgufRawU32("new", 1, &entries);
+  ASSERT_THAT(entries, SizeIs(8));
+  EXPECT_EQ(entries[1].key, "f32");
+  EXPECT_EQ(entries[1].type, GgufValueType::kU32);
+  EXPECT_EQ(entries[1].bytes, std::string("\2\1\0\0", 4));
+  EXPECT_EQ(entries[7].key, "new");
 }
 
 GgufWriter FiveTensors() {
@@ -345,26 +333,24 @@ class Shards : public ::testing::Test {
 };
 
 TEST_F(Shards, AnyOfThemOpensTheWholeModel) {
-  const auto paths = FiveTensors().WriteShards(dir_.File("m"), 3);
-  ASSERT_TRUE(paths.ok());
-  EXPECT_EQ(paths->at(2), Path(3, 3));
-  for (const std::string& path : *paths) {
-    const auto file = GgufFile::Open(path);
-    ASSERT_TRUE(file.ok()) << file.status();
-    EXPECT_EQ((*file)->path(), paths->front());
-    EXPECT_EQ((*file)->shard_paths(), *paths);
-    EXPECT_EQ((*file)->fingerprints().size(), 3u);
-    EXPECT_EQ(*(*file)->metadata().GetString("general.architecture"), "qwen3");
-    ASSERT_EQ((*file)->tensors().size(), 5u);
+  const auto paths = FiveTensors().WriteShards(dir_.File("m"), 3).value();
+  EXPECT_EQ(paths.at(2), Path(3, 3));
+  for (const std::string& path : paths) {
+    const auto file = GgufFile::Open(path).value();
+    EXPECT_EQ(file->path(), paths.front());
+    EXPECT_EQ(file->shard_paths(), paths);
+    EXPECT_EQ(file->fingerprints().size(), 3u);
+    EXPECT_EQ(*file->metadata().GetString("general.architecture"), "qwen3");
+    ASSERT_EQ(file->tensors().size(), 5u);
     for (int i = 0; i < 5; ++i) {
-      const GgufTensor& tensor = (*file)->tensors()[i];
+      const GgufTensor& tensor = file->tensors()[i];
       EXPECT_EQ(tensor.name, absl::StrCat("t", i));
       float value = -1;
-      ASSERT_TRUE((*file)->Read(tensor, 4, {reinterpret_cast<uint8_t*>(&value), 4}).ok());
+      ASSERT_TRUE(file->Read(tensor, 4, {reinterpret_cast<uint8_t*>(&value), 4}).ok());
       EXPECT_EQ(value, static_cast<float>(i));
     }
-    EXPECT_EQ((*file)->tensors()[0].shard, 0);
-    EXPECT_EQ((*file)->tensors()[4].shard, 2);
+    EXPECT_EQ(file->tensors()[0].shard, 0);
+    EXPECT_EQ(file->tensors()[4].shard, 2);
   }
 }
 
@@ -377,16 +363,14 @@ TEST_F(Shards, AMissingOneIsNamed) {
   ASSERT_TRUE(FiveTensors().WriteShards(dir_.File("m"), 3).ok());
   std::filesystem::remove(Path(2, 3));
   const std::string message = OpenError(Path(1, 3), absl::StatusCode::kNotFound);
-  EXPECT_THAT(message, HasSubstr("shard 2 of 3"));
-  EXPECT_THAT(message, HasSubstr(Path(2, 3)));
+  EXPECT_THAT(message, AllOf(HasSubstr("shard 2 of 3"), HasSubstr(Path(2, 3))));
 }
 
 TEST_F(Shards, ARenamedOneIsRefusedWithTheNameItNeeds) {
   ASSERT_TRUE(FiveTensors().WriteShards(dir_.File("m"), 2).ok());
   std::filesystem::copy(Path(2, 2), dir_.File("other.gguf"));
   const std::string message = OpenError(dir_.File("other.gguf"));
-  EXPECT_THAT(message, HasSubstr(dir_.File("other.gguf")));
-  EXPECT_THAT(message, HasSubstr("shard 2 of 2"));
+  EXPECT_THAT(message, AllOf(HasSubstr(dir_.File("other.gguf")), HasSubstr("shard 2 of 2")));
   EXPECT_THAT(message, HasSubstr("-00002-of-00002.gguf"));
 }
 
@@ -411,8 +395,7 @@ TEST_F(Shards, ATensorInTwoOfThemIsRefused) {
   WriteShard(Path(1, 2), "a", 0, 2, 2);
   WriteShard(Path(2, 2), "a", 1, 2, 2);
   const std::string message = OpenError(Path(2, 2));
-  EXPECT_THAT(message, HasSubstr(Path(1, 2)));
-  EXPECT_THAT(message, HasSubstr(Path(2, 2)));
+  EXPECT_THAT(message, AllOf(HasSubstr(Path(1, 2)), HasSubstr(Path(2, 2))));
   EXPECT_THAT(message, HasSubstr("tensor 'a' appears twice"));
 }
 
@@ -426,9 +409,7 @@ TEST_F(Shards, MissingSplitKeysAreRefused) {
 TEST_F(Shards, AMalformedSiblingIsNamed) {
   ASSERT_TRUE(FiveTensors().WriteShards(dir_.File("m"), 2).ok());
   testing::WriteFileOrDie(Path(2, 2), "short");
-  const std::string message = OpenError(Path(1, 2));
-  EXPECT_THAT(message, HasSubstr(Path(2, 2)));
-  EXPECT_THAT(message, HasSubstr("is a text: 'short'"));
+  EXPECT_THAT(OpenError(Path(1, 2)), AllOf(HasSubstr(Path(2, 2)), HasSubstr("is a text file, not a model: 'short'")));
 }
 
 // The bytes of a shard of an open file, with a note of how far they were read, and one of them changed on request.
@@ -474,18 +455,17 @@ class Sources : public ::testing::Test {
 TEST_F(Sources, AModelFromElsewhereIsTheOneThatAFileGives) {
   for (const int shards : {1, 3}) {
     const auto local = Local({.layers = 6, .shards = shards});
-    const auto remote = GgufFile::OpenSources(SourcesOf(*local));
-    ASSERT_TRUE(remote.ok()) << remote.status();
+    const auto remote = GgufFile::OpenSources(SourcesOf(*local)).value();
     EXPECT_EQ(read_ends_, local->opened_bytes());
-    EXPECT_EQ((*remote)->fingerprints(), local->fingerprints());
-    EXPECT_EQ((*remote)->path(), local->path());
-    ASSERT_EQ((*remote)->tensors().size(), local->tensors().size());
+    EXPECT_EQ(remote->fingerprints(), local->fingerprints());
+    EXPECT_EQ(remote->path(), local->path());
+    ASSERT_EQ(remote->tensors().size(), local->tensors().size());
     for (size_t i = 0; i < local->tensors().size(); ++i) {
-      const GgufTensor &here = (*remote)->tensors()[i], &there = local->tensors()[i];
+      const GgufTensor &here = remote->tensors()[i], &there = local->tensors()[i];
       EXPECT_EQ(here.name, there.name);
       EXPECT_EQ(here.shard, there.shard);
       std::vector<uint8_t> got(here.bytes), expected(there.bytes);
-      ASSERT_TRUE((*remote)->Read(here, 0, absl::MakeSpan(got)).ok());
+      ASSERT_TRUE(remote->Read(here, 0, absl::MakeSpan(got)).ok());
       ASSERT_TRUE(local->Read(there, 0, absl::MakeSpan(expected)).ok());
       EXPECT_EQ(got, expected) << here.name;
     }
@@ -501,18 +481,16 @@ TEST_F(Sources, AHeaderThatChangedOnItsWayIsFoundByItsHash) {
   EXPECT_TRUE(malformed || absl::IsDataLoss(remote.status())) << remote.status();
   std::vector<GgufSource> sources = SourcesOf(*local);
   sources[0].fingerprint.header_hash ^= 1;
-  const auto other = GgufFile::OpenSources(std::move(sources));
-  EXPECT_EQ(other.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(other.status().message(), HasSubstr("the header that was received has the hash"));
+  EXPECT_THAT(GgufFile::OpenSources(std::move(sources)).status(),
+              testing::StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the header that was received has the hash")));
 }
 
 TEST_F(Sources, ShardsOfAnotherNumberAreRefused) {
   const auto local = Local({.layers = 6, .shards = 3});
   std::vector<GgufSource> sources = SourcesOf(*local);
   sources.pop_back();
-  const auto remote = GgufFile::OpenSources(std::move(sources));
-  EXPECT_EQ(remote.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(remote.status().message(), HasSubstr("'split.count' is 3, expected 2"));
+  EXPECT_THAT(GgufFile::OpenSources(std::move(sources)).status(),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'split.count' is 3, expected 2")));
 }
 
 TEST_F(Sources, ADirectoryThatPointsBehindTheAnnouncedSizeIsRefused) {
@@ -520,8 +498,7 @@ TEST_F(Sources, ADirectoryThatPointsBehindTheAnnouncedSizeIsRefused) {
   std::vector<GgufSource> sources = SourcesOf(*local);
   sources[0].fingerprint.size_bytes -= 64;  // the last tensor ends behind it
   const auto remote = GgufFile::OpenSources(std::move(sources));
-  EXPECT_EQ(remote.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(remote.status().message(), HasSubstr("bytes"));
+  EXPECT_THAT(remote.status(), testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes")));
 }
 
 }  // namespace

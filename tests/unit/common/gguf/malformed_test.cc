@@ -3,16 +3,13 @@
 
 #include <filesystem>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/gguf_parser.h"
 #include "common/gguf/gguf_writer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/common/gguf/raw_gguf.h"
 
@@ -22,8 +19,6 @@ namespace {
 using ::stagecoach::testing::RawGguf;
 using ::stagecoach::testing::TempDir;
 using ::stagecoach::testing::WriteFileOrDie;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 struct MalformedCase {
   std::string name;
@@ -160,9 +155,9 @@ TEST(Malformed, InItsTensors) {
 void ExpectRefused(const std::string& bytes, const std::string& message) {
   const TempDir dir;
   WriteFileOrDie(dir.File("any.gguf"), bytes);
-  const absl::Status status = GgufFile::Open(dir.File("any.gguf")).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr(message));
+  EXPECT_THAT(GgufFile::Open(dir.File("any.gguf")).status(),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)))
+      << "of " << bytes.size() << " bytes";
 }
 
 // A file whose contents change thousands of times. It is written in place: a file system may flush one that is
@@ -300,7 +295,9 @@ const ForeignFile kForeignFiles[] = {
     {"config", "{\n  \"architectures\": [\"LlamaForCausalLM\"],", "is the configuration of a model", "as GGUF"},
     {"index", "{\"metadata\": {}, \"weight_map\": {", "is the index of a model in safetensors", "as GGUF"},
     {"manifest", "{\"schemaVersion\":2,\"layers\":[", "is a registry's manifest", "the largest file"},
-    {"text", "Entry not found", "is a text: 'Entry not found'", "download the file again"},
+    {"server_text", "Entry not found", "is a server's error message: 'Entry not found'", "download the file again"},
+    {"text", "# Notes\nAn error is not found here.\n",
+     "is a text file, not a model: '# Notes'; give the model's GGUF file", "GGUF file"},
     {"safetensors", Literal("\x12\0\0\0\0\0\0\0{\"__metadata__\":{}}"), "is a safetensors file",
      "convert_hf_to_gguf.py"},
     {"pickle", Literal("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19."), "is a Python pickle", "convert_hf_to_gguf.py"},
@@ -327,10 +324,10 @@ TEST(ForeignFile, IsNamedWhereverAModelIsOpenedAndWhatToDoIsSaid) {
     SCOPED_TRACE(foreign.name);
     const std::string path = dir.File("model.gguf");
     testing::WriteFileOrDie(path, foreign.begin);
-    const absl::Status status = GgufFile::Open(path).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(),
-                AllOf(HasSubstr(absl::StrCat("'", path, "': ")), HasSubstr(foreign.what), HasSubstr(foreign.fix)));
+    EXPECT_THAT(
+        GgufFile::Open(path).status(),
+        testing::StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr(absl::StrCat("'", path, "': ")),
+                                                                    HasSubstr(foreign.what), HasSubstr(foreign.fix))));
   }
 }
 
@@ -369,11 +366,11 @@ TEST(ForeignFile, ALaterPartOfASplitModelAsksForTheOthers) {
   for (const char* name : {"a", "b", "c"}) writer.SetTensor(name, {8}, TensorType::kF32, std::vector<float>(8, 1));
   const auto paths = writer.WriteShards(dir.File("m"), 3).value();
   std::filesystem::remove(paths[0]);
-  const absl::Status status = GgufFile::Open(paths[1]).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(status.message(),
-              AllOf(HasSubstr("shard 1 of 3: cannot open"), HasSubstr("-00001-of-00003.gguf"),
-                    HasSubstr("is part 2 of a model in 3 files, put all of them into its directory")));
+  EXPECT_THAT(
+      GgufFile::Open(paths[1]).status(),
+      testing::StatusIs(absl::StatusCode::kNotFound,
+                        AllOf(HasSubstr("shard 1 of 3: cannot open"), HasSubstr("-00001-of-00003.gguf"),
+                              HasSubstr("is part 2 of a model in 3 files, put all of them into its directory"))));
 }
 
 TEST(ForeignFile, ADirectoryNamesTheFileThatIsMeant) {

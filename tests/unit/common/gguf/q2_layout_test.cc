@@ -1,16 +1,14 @@
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/gguf_parser.h"
 #include "common/gguf/gguf_writer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/common/gguf/raw_gguf.h"
 
@@ -20,8 +18,6 @@ namespace {
 using ::stagecoach::testing::RawGguf;
 using ::stagecoach::testing::TempDir;
 using ::stagecoach::testing::WriteFileOrDie;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // One matrix of codes 0 to 3, each standing for (code - 1) * scale, and its bytes in a layout.
 struct Matrix {
@@ -128,14 +124,13 @@ class Q2File : public ::testing::Test {
   }
 
   void ExpectOpensAs(Q2Layout layout, TensorType type, Q2Layout wanted = Q2Layout::kAuto) {
-    const auto file = Open(wanted);
-    ASSERT_TRUE(file.ok()) << file.status();
-    EXPECT_EQ((*file)->bytes_read(), 0u);
+    const auto file = Open(wanted).value();
+    EXPECT_EQ(file->bytes_read(), 0u);
     for (size_t i = 0; i < matrices_.size(); ++i) {
       const std::string name = absl::StrCat("m", i);
-      EXPECT_EQ((*file)->FindTensor(name)->type_id, static_cast<uint32_t>(type));
-      EXPECT_EQ((*file)->FindTensor(name)->bytes, data_[i].size());
-      EXPECT_EQ(Decode(**file, name), Values(matrices_[i], layout));
+      EXPECT_EQ(file->FindTensor(name)->type_id, static_cast<uint32_t>(type));
+      EXPECT_EQ(file->FindTensor(name)->bytes, data_[i].size());
+      EXPECT_EQ(Decode(*file, name), Values(matrices_[i], layout));
     }
   }
 
@@ -199,9 +194,7 @@ TEST_F(Q2File, AStringAsQuantisationVersionIsOxiBonsais) {
   write_entry_ = [](RawGguf& head) {
     head.Key("general.quantization_version", GgufValueType::kString).String("TQ2_0_G128");
   };
-  const auto file = Open();
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ((*file)->FindTensor("m0")->type_id, static_cast<uint32_t>(TensorType::kQ2_0_Oxi));
+  EXPECT_EQ(Open().value()->FindTensor("m0")->type_id, static_cast<uint32_t>(TensorType::kQ2_0_Oxi));
 }
 
 TEST_F(Q2File, ANumberAsQuantisationVersionSaysNothing) {
@@ -252,9 +245,7 @@ TEST_F(Q2File, ANamedLayoutIsTaken) {
 
 TEST_F(Q2File, ANamedLayoutMayLeaveRoomButMustFit) {
   Add(RandomMatrix(256, 24, 3, 1), Q2Layout::kG64);
-  const auto small = Open(Q2Layout::kG128);
-  ASSERT_TRUE(small.ok()) << small.status();
-  EXPECT_EQ((*small)->FindTensor("m0")->bytes, 1632u);
+  EXPECT_EQ(Open(Q2Layout::kG128).value()->FindTensor("m0")->bytes, 1632u);
   Clear();
   Add(RandomMatrix(256, 24, 3, 1), Q2Layout::kG128);
   ExpectError(Q2Layout::kG64, {"Q2_0 does not fit", "'m0'", "room for 1632 bytes", "would take 1728"});
@@ -270,9 +261,8 @@ TEST_F(Q2File, NoFileMayUseAnIdOfOurs) {
   RawGguf raw(1, 0);
   raw.Tensor("m", {128}, static_cast<uint32_t>(TensorType::kQ2_0_Oxi), 0).Align().Zeros(34);
   WriteFileOrDie(dir_.File("ours.gguf"), raw.bytes());
-  const absl::Status status = GgufFile::Open(dir_.File("ours.gguf")).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(status.message(), HasSubstr("type id 65578"));
+  EXPECT_THAT(GgufFile::Open(dir_.File("ours.gguf")).status(),
+              testing::StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("type id 65578")));
 }
 
 TEST(Q2Layout, PrismsOwnIdNeedsNoSearch) {
@@ -280,11 +270,9 @@ TEST(Q2Layout, PrismsOwnIdNeedsNoSearch) {
   GgufWriter writer;
   const Matrix matrix = RandomMatrix(256, 4, 4, 1);
   writer.SetTensor("m", {256, 4}, static_cast<uint32_t>(TensorType::kPQ2_0), Encode(matrix, Q2Layout::kG128));
-  ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-  const auto file = GgufFile::Open(dir.File("m.gguf"));
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ((*file)->FindTensor("m")->type_id, 142u);
-  EXPECT_EQ(Decode(**file, "m"), Values(matrix, Q2Layout::kG128));
+  const auto file = GgufFile::Open(testing::WriteModel(dir.File("m.gguf"), writer)).value();
+  EXPECT_EQ(file->FindTensor("m")->type_id, 142u);
+  EXPECT_EQ(Decode(*file, "m"), Values(matrix, Q2Layout::kG128));
 }
 
 TEST(Q2Layout, ShardsAgreeAndTheWriterGivesOurIdsTheirOldOne) {
@@ -296,22 +284,18 @@ TEST(Q2Layout, ShardsAgreeAndTheWriterGivesOurIdsTheirOldOne) {
     writer.SetTensor(absl::StrCat("m", i), {256, 16}, static_cast<uint32_t>(TensorType::kQ2_0_Oxi),
                      Encode(matrices.back(), Q2Layout::kG128Oxi));
   }
-  const auto paths = writer.WriteShards(dir.File("model"), 2);
-  ASSERT_TRUE(paths.ok());
-  const auto file = GgufFile::Open(paths->at(1));
-  ASSERT_TRUE(file.ok()) << file.status();
+  const auto file = GgufFile::Open(writer.WriteShards(dir.File("model"), 2).value().at(1)).value();
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ((*file)->tensors()[i].type_id, static_cast<uint32_t>(TensorType::kQ2_0_Oxi));
-    EXPECT_EQ(Decode(**file, absl::StrCat("m", i)), Values(matrices[i], Q2Layout::kG128Oxi));
+    EXPECT_EQ(file->tensors()[i].type_id, static_cast<uint32_t>(TensorType::kQ2_0_Oxi));
+    EXPECT_EQ(Decode(*file, absl::StrCat("m", i)), Values(matrices[i], Q2Layout::kG128Oxi));
   }
 }
 
 TEST(Q2Layout, TheDemoModelHasBlocksOf64) {
   SHARED_FILE_OR_SKIP(path, "models/quantized/demo-q2_0.gguf");
-  const auto file = GgufFile::Open(path);
-  ASSERT_TRUE(file.ok()) << file.status();
+  const auto file = GgufFile::Open(path).value();
   int tensors = 0;
-  for (const GgufTensor& tensor : (*file)->tensors()) tensors += tensor.type_id == 42 ? 1 : 0;
+  for (const GgufTensor& tensor : file->tensors()) tensors += tensor.type_id == 42 ? 1 : 0;
   EXPECT_GT(tensors, 50);
 }
 

@@ -2,21 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "common/gguf/gguf_writer.h"
 #include "common/quant/supported_types.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/models/model_parts.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using Kind = TensorDamage::Kind;
 
 // One tensor, and its bytes to be damaged.
@@ -187,19 +182,18 @@ TEST(DescribeDamage, NamesTensorLayerFileOffsetAndWhatToDo) {
   GgufWriter writer;
   writer.SetTensor("first.weight", {8}, TensorType::kF32, std::vector<float>(8, 1));
   writer.SetTensor("blk.12.attn_norm.weight", {64}, TensorType::kF32, std::vector<float>(64, 1));
-  ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-  const auto file = GgufFile::Open(dir.File("m.gguf")).value();
+  const auto file = GgufFile::Open(testing::WriteModel(dir.File("m.gguf"), writer)).value();
   const GgufTensor& tensor = *file->FindTensor("blk.12.attn_norm.weight");
   const std::string place = absl::StrCat(" at offset ", tensor.file_offset + 36, " of '", dir.File("m.gguf"), "'");
   EXPECT_EQ(DescribeDamage(*file, tensor, {Kind::kNotFinite, 36, 4}),
             "tensor 'blk.12.attn_norm.weight' of layer 12 has an element that is not finite, number 9" + place);
   EXPECT_EQ(DescribeDamage(*file, tensor, {Kind::kHole, 36, 100}),
             "tensor 'blk.12.attn_norm.weight' of layer 12 has a hole, 100 zero bytes" + place);
-  const absl::Status status = DamagedError(*file, file->tensors()[0], {Kind::kAllZeros, 0, 32});
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(status.message(),
-              AllOf(HasSubstr("tensor 'first.weight' is all zeros, 32 bytes at offset"),
-                    HasSubstr("; the file is damaged: copy or download it again"), HasSubstr("`allow_damaged`")));
+  EXPECT_THAT(DamagedError(*file, file->tensors()[0], {Kind::kAllZeros, 0, 32}),
+              testing::StatusIs(
+                  absl::StatusCode::kDataLoss,
+                  AllOf(HasSubstr("tensor 'first.weight' is all zeros, 32 bytes at offset"),
+                        HasSubstr("; the file is damaged: copy or download it again"), HasSubstr("`allow_damaged`"))));
 }
 
 }  // namespace

@@ -12,23 +12,16 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 constexpr uint64_t kMiB = 1 << 20;
 

@@ -1,17 +1,13 @@
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "common/job/emulated_link.h"
 #include "common/job/job_choices.h"
 #include "common/job/job_limits.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(CpuInstructionSets, BeginWithTheScalarOneAndAreInTheirOrder) {
   const std::vector<InstructionSet> sets = CpuInstructionSets();
@@ -44,10 +40,9 @@ TEST(JobLimits, ABlockHoldsWholeTiles) {
 TEST(EmulatedLink, IsLatencyAndBandwidthInAnyOrderAndUnit) {
   const EmulatedLink link = {.latency_s = 0.002, .bytes_per_s = 125e6};
   for (const char* text : {"latency=2ms,bandwidth=1Gbit", "bandwidth=1000mbit,latency=2000us"}) {
-    const absl::StatusOr<EmulatedLink> parsed = ParseEmulatedLink(text);
-    ASSERT_TRUE(parsed.ok()) << parsed.status();
-    EXPECT_DOUBLE_EQ(parsed->latency_s, link.latency_s);
-    EXPECT_DOUBLE_EQ(parsed->bytes_per_s, link.bytes_per_s);
+    const EmulatedLink parsed = ParseEmulatedLink(text).value();
+    EXPECT_DOUBLE_EQ(parsed.latency_s, link.latency_s);
+    EXPECT_DOUBLE_EQ(parsed.bytes_per_s, link.bytes_per_s);
   }
   EXPECT_EQ(ParseEmulatedLink("latency=0.5s")->latency_s, 0.5);
   EXPECT_EQ(ParseEmulatedLink("bandwidth=8kbit")->bytes_per_s, 1000);
@@ -55,9 +50,8 @@ TEST(EmulatedLink, IsLatencyAndBandwidthInAnyOrderAndUnit) {
 
 TEST(EmulatedLink, IsNamedAsItIsGiven) {
   for (const char* text : {"latency=2ms,bandwidth=1Gbit", "latency=50us", "bandwidth=2.5Gbit", "latency=1s"}) {
-    const absl::StatusOr<EmulatedLink> parsed = ParseEmulatedLink(text);
-    ASSERT_TRUE(parsed.ok()) << parsed.status();
-    EXPECT_EQ(EmulatedLinkText(*parsed), text);
+    const EmulatedLink parsed = ParseEmulatedLink(text).value();
+    EXPECT_EQ(EmulatedLinkText(parsed), text);
   }
   EXPECT_EQ(EmulatedLinkText({}), "");
 }
@@ -73,9 +67,9 @@ TEST(EmulatedLink, ThatIsNoneIsRefusedWithWhatWasExpected) {
       {"bandwidth=1kbit", "a bandwidth of 125 is out of range"},
       {"latency=0ms", "a link that delays nothing"}};
   for (const auto& [text, message] : cases) {
-    const absl::Status status = ParseEmulatedLink(text).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(status.message(), HasSubstr(message));
+    EXPECT_THAT(ParseEmulatedLink(text).status(),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)))
+        << text;
   }
 }
 

@@ -1,15 +1,12 @@
 // Keys of experts, windows, latent attention and scales that no model can have.
 
-#include <cstdint>
 #include <functional>
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/model_description.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
@@ -18,8 +15,6 @@ namespace stagecoach {
 namespace {
 
 using ::stagecoach::testing::TempDir;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr uint32_t kTwoTo31 = uint32_t{1} << 31;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
@@ -47,15 +42,13 @@ void ExpectRefused(const std::string& architecture, const std::vector<HostileKey
   const TempDir dir;
   const std::string path = dir.File("m.gguf");
   const GgufWriter good = testing::TinyArchitectureModel(testing::TinyArchitecture(architecture));
-  ASSERT_TRUE(good.Write(path).ok());
-  const auto opened = OpenModel(path);
+  const auto opened = OpenModel(testing::WriteModel(path, good));
   ASSERT_TRUE(opened.ok()) << opened.status();
   const std::string prefix = architecture + ".";
   for (const HostileKey& hostile : cases) {
     GgufWriter writer = good;
     hostile.spoil(writer, prefix + hostile.key);
-    ASSERT_TRUE(writer.Write(path).ok());
-    const auto model = OpenModel(path);
+    const auto model = OpenModel(testing::WriteModel(path, writer));
     ASSERT_FALSE(model.ok()) << hostile.key << ", expected: " << hostile.said;
     const std::string message(model.status().message());
     EXPECT_THAT(message, HasSubstr("m.gguf'"));
@@ -206,8 +199,7 @@ TEST(HostileKeys, ThatAreNamesAreShownWithoutWhatATerminalObeys) {
   const auto refusal = [&path](const std::string& key, const std::string& name) {
     GgufWriter writer = testing::TinyArchitectureModel(testing::TinyArchitecture("llama"));
     writer.Set(key, name);
-    EXPECT_TRUE(writer.Write(path).ok());
-    return std::string(OpenModel(path).status().message());
+    return std::string(OpenModel(testing::WriteModel(path, writer)).status().message());
   };
   for (const std::string key : {"general.architecture", "llama.rope.scaling.type"}) {
     EXPECT_THAT(refusal(key, "a\x1b[2J\nruns here: yes"),
@@ -221,9 +213,7 @@ std::shared_ptr<const ModelDescription> WithWindow(const std::string& architectu
   const TempDir dir;
   GgufWriter writer = testing::TinyArchitectureModel(testing::TinyArchitecture(architecture));
   writer.Set(architecture + ".attention.sliding_window", window);
-  EXPECT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-  const auto model = OpenModel(dir.File("m.gguf"));
-  return model.value();
+  return OpenModel(testing::WriteModel(dir.File("m.gguf"), writer)).value();
 }
 
 TEST(HostileKeys, AWindowOfAnySizeThatHidesNothingIsTaken) {
@@ -274,8 +264,7 @@ void ExpectBad(absl::StatusCode code, const std::vector<BadKey>& cases) {
   for (const BadKey& bad : cases) {
     GgufWriter writer = testing::TinyModel({});
     bad.spoil(writer, bad.key);
-    ASSERT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-    const absl::Status status = OpenModel(dir.File("m.gguf")).status();
+    const absl::Status status = OpenModel(testing::WriteModel(dir.File("m.gguf"), writer)).status();
     EXPECT_EQ(status.code(), code) << bad.key << ": " << status;
     EXPECT_THAT(status.message(), AllOf(HasSubstr(absl::StrCat("'", dir.File("m.gguf"), "'")),
                                         HasSubstr(absl::StrCat("'", bad.key, "' ", bad.said)), HasSubstr(bad.also)));

@@ -1,17 +1,13 @@
 // Every tensor of every architecture missing, misshaped, of a wrong type, and some that no model has.
 
-#include <algorithm>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/model/model_description.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/shared_data.h"
 
@@ -19,7 +15,6 @@ namespace stagecoach {
 namespace {
 
 using ::stagecoach::testing::TempDir;
-using ::testing::HasSubstr;
 
 constexpr uint32_t kTypeI32 = 26;  // known, and of no weight
 
@@ -39,6 +34,9 @@ class HostileTensors : public ::testing::TestWithParam<std::string> {
     testing::TinyArchitectureOptions options = testing::TinyArchitecture(GetParam(), type);
     options.layers = 2;
     architecture_ = options.architecture;
+    if (GetParam() == "llama") {
+      options.qkv_biases = options.output_bias = options.ffn_biases = options.rope_factors = true;
+    }
     good_.emplace(testing::TinyArchitectureModel(options));
     const auto model = Open(*good_);
     ASSERT_TRUE(model.ok()) << model.status();
@@ -52,8 +50,7 @@ class HostileTensors : public ::testing::TestWithParam<std::string> {
   }
 
   absl::StatusOr<std::shared_ptr<const ModelDescription>> Open(const GgufWriter& writer) const {
-    EXPECT_TRUE(writer.Write(dir_.File("m.gguf")).ok());
-    return OpenModel(dir_.File("m.gguf"));
+    return OpenModel(testing::WriteModel(dir_.File("m.gguf"), writer));
   }
 
   // A status's message, which names the file; empty of a model that opens.
@@ -69,7 +66,7 @@ class HostileTensors : public ::testing::TestWithParam<std::string> {
                                absl::EndsWith(tensor.name, "attn_k.bias") || absl::EndsWith(tensor.name, "attn_v.bias");
     return tensor.name == "output.weight" || (biases_of_qkv && architecture_ == "glm4moe") ||
            (architecture_ == "deepseek2" && absl::EndsWith(tensor.name, "exp_probs_b.bias")) ||
-           (architecture_ == "llama" && tensor.name == "rope_freqs.weight");
+           (architecture_ == "llama" && (tensor.name == "rope_freqs.weight" || absl::EndsWith(tensor.name, ".bias")));
   }
 
   const TempDir dir_;
@@ -159,16 +156,11 @@ TEST_P(HostileTensors, OneThatNothingComputesWithIsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, HostileTensors, ::testing::ValuesIn(testing::TinyArchitectureNames()),
-                         [](const auto& architecture) {
-                           std::string name = architecture.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         testing::ArchitectureTestName);
 
 std::string RefusalOf(const GgufWriter& writer) {
   const TempDir dir;
-  EXPECT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-  return std::string(OpenModel(dir.File("m.gguf")).status().message());
+  return std::string(OpenModel(testing::WriteModel(dir.File("m.gguf"), writer)).status().message());
 }
 
 TEST(HostileForms, OfGateAndUpInOneAreNamedWithBothShapes) {

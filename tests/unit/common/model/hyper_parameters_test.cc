@@ -1,12 +1,9 @@
 #include "common/model/hyper_parameters.h"
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "common/model/architectures.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 
@@ -15,42 +12,29 @@ namespace {
 
 using ::stagecoach::testing::TempDir;
 using ::stagecoach::testing::TinyModel;
-using ::stagecoach::testing::TinyModelOptions;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 absl::StatusOr<HyperParameters> Read(const GgufWriter& writer) {
   const TempDir dir;
-  EXPECT_TRUE(writer.Write(dir.File("m.gguf")).ok());
-  const auto file = GgufFile::Open(dir.File("m.gguf"));
-  EXPECT_TRUE(file.ok()) << file.status();
-  return ReadHyperParameters(**file);
+  return ReadHyperParameters(*GgufFile::Open(testing::WriteModel(dir.File("m.gguf"), writer)).value());
 }
 
-HyperParameters ReadOrDie(const GgufWriter& writer) {
-  const auto hyper = Read(writer);
-  EXPECT_TRUE(hyper.ok()) << hyper.status();
-  return hyper.ok() ? *hyper : HyperParameters{};
-}
+HyperParameters ReadOrDie(const GgufWriter& writer) { return Read(writer).value(); }
 
 TEST(HyperParameters, OfTheDemoModel) {
-  const auto file = GgufFile::Open(testing::DemoModelPath());
-  ASSERT_TRUE(file.ok());
-  const auto hyper = ReadHyperParameters(**file);
-  ASSERT_TRUE(hyper.ok()) << hyper.status();
-  EXPECT_EQ(hyper->architecture, "qwen3");
-  EXPECT_EQ(hyper->name, "Scripture Demo 7M");
-  EXPECT_EQ(hyper->layer_count(), 8);
-  EXPECT_EQ(hyper->context, 1024);
-  EXPECT_EQ(hyper->hidden, 256);
-  EXPECT_EQ(hyper->layers[7].ffn.width, 512);
-  const AttentionSpec& attention = hyper->layers[7].attention;
+  const auto hyper = ReadHyperParameters(*GgufFile::Open(testing::DemoModelPath()).value()).value();
+  EXPECT_EQ(hyper.architecture, "qwen3");
+  EXPECT_EQ(hyper.name, "Scripture Demo 7M");
+  EXPECT_EQ(hyper.layer_count(), 8);
+  EXPECT_EQ(hyper.context, 1024);
+  EXPECT_EQ(hyper.hidden, 256);
+  EXPECT_EQ(hyper.layers[7].ffn.width, 512);
+  const AttentionSpec& attention = hyper.layers[7].attention;
   EXPECT_THAT(std::vector<int64_t>({attention.heads, attention.kv_heads, attention.head_dim}), ElementsAre(8, 2, 64));
   EXPECT_EQ(attention.q_width(), 512);
   EXPECT_EQ(attention.kv_width(), 128);
-  EXPECT_EQ(hyper->vocab, 4096);
-  EXPECT_EQ(hyper->rms_eps, 1e-6f);
-  EXPECT_EQ(hyper->layers[7].norm_eps, 1e-6f);
+  EXPECT_EQ(hyper.vocab, 4096);
+  EXPECT_EQ(hyper.rms_eps, 1e-6f);
+  EXPECT_EQ(hyper.layers[7].norm_eps, 1e-6f);
   EXPECT_EQ(attention.rope.freq_base, 1e6);
   EXPECT_EQ(attention.rope.pairs, RopePairs::kHalves);
   EXPECT_EQ(attention.rope.scaling, RopeScaling::kNone);
@@ -147,7 +131,7 @@ TEST(Rope, AFactorOfZeroOrOneOrTypeNoneMeansNoScaling) {
 }
 
 TEST(Rope, YarnReadsAllItsKeys) {
-  GgufWriter writer = TinyModel({.rope_scaling = "yarn", .rope_factor = 4, .rope_original_context = 128});
+  GgufWriter writer = TinyModel({.rope_scaling = "yarn", .rope_factor = 4, .original_context = 128});
   const RopeParameters plain = ReadOrDie(writer).layers[0].attention.rope;
   EXPECT_EQ(plain.scaling, RopeScaling::kYarn);
   EXPECT_EQ(plain.factor, 4);
@@ -210,9 +194,8 @@ TEST(HyperParameters, ASlidingWindowAsWideAsTheContextChangesNothing) {
 
 TEST(HyperParameters, AFileWithAVocabularyOnlySaysSo) {
   SHARED_FILE_OR_SKIP(path, "data/tokenizers/llama-spm.gguf");
-  const auto file = GgufFile::Open(path);
-  ASSERT_TRUE(file.ok());
-  EXPECT_THAT(ReadHyperParameters(**file).status().message(), HasSubstr("holds a vocabulary only"));
+  const auto file = GgufFile::Open(path).value();
+  EXPECT_THAT(ReadHyperParameters(*file).status().message(), HasSubstr("holds a vocabulary only"));
 }
 
 }  // namespace

@@ -9,9 +9,7 @@
 
 #include <algorithm>
 #include <fstream>
-#include <string>
 
-#include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -34,14 +32,25 @@ TEST(StepLog, WritesOneLinePerMicroBatchWithItsSlicesAndStageTimes) {
       R"("stages":[{"stage":0,"received_us":10,"start_us":11,"end_us":12},{"stage":1,"received_us":13,"start_us":14,"end_us":15}]})");
 }
 
+TEST(StepLog, HasEverySettingThatTheJobBatchesBy) {
+  StepRecord record;
+  record.inputs.job = RecordedJob{{.slo_itl_s = 0.25}, {.group_blocks = {5}}};
+  const std::string line = StepLogLine(record);
+  int seen = 0;
+  VisitBatchingSettings(*record.inputs.job, [&](const JobSetting& setting, auto&...) {
+    ++seen;
+    EXPECT_NE(line.find(absl::StrCat("\"", setting.name, "\":")), std::string::npos) << setting.name << ": " << line;
+  });
+  EXPECT_GT(seen, 5);
+}
+
 TEST(StepLog, AppendsAfterTheLinesOfAnEarlierJob) {
   const testing::TempDir dir;
   const std::string path = dir.File("steps.jsonl");
   for (const bool append : {false, true}) {
-    auto log = StepLog::Open(path, append);
-    ASSERT_TRUE(log.ok()) << log.status();
-    (*log)->Write(StepRecord());
-    log->reset();
+    auto log = StepLog::Open(path, append).value();
+    log->Write(StepRecord());
+    log.reset();
     if (!append) std::ofstream(path, std::ios::app) << "{\"number\":1,\"sl";  // a job that was killed in mid-write
   }
   const std::string text = testing::ReadFileOrDie(path);
@@ -54,9 +63,7 @@ TEST(StepLog, IsReadUpToTheHalfLineOfAKilledJob) {
   const testing::TempDir dir;
   const std::string path = dir.File("steps.jsonl");
   std::ofstream(path) << StepLogLine(StepRecord()) << "\n{\"number\":1,\"sl";
-  const auto records = ReadStepLog(path);
-  ASSERT_TRUE(records.ok()) << records.status();
-  EXPECT_EQ(records->size(), 1u);
+  EXPECT_EQ(ReadStepLog(path).value().size(), 1u);
   std::ofstream(path, std::ios::app) << "\n";  // now it is a line, and no good one
   EXPECT_NE(ReadStepLog(path).status().message().find("line 2"), absl::string_view::npos);
 }
@@ -70,16 +77,15 @@ TEST(StepLog, SaysWhichFileItCannotWrite) {
 TEST(StepLog, KeepsTheOrderOfManyLinesAndWritesThemAllBeforeItCloses) {
   const testing::TempDir dir;
   const std::string path = dir.File("steps.jsonl");
-  auto log = StepLog::Open(path, false);
-  ASSERT_TRUE(log.ok()) << log.status();
+  auto log = StepLog::Open(path, false).value();
   constexpr int kLines = 20000;  // several writes
   MicroBatch batch;
   batch.slices = {{.sequence = 3, .start = 64, .count = 1}};
   for (int i = 0; i < kLines; ++i) {
     batch.number = i;
-    (*log)->Write(StepRecord(batch, StepResult{}));
+    log->Write(StepRecord(batch, StepResult{}));
   }
-  ASSERT_TRUE((*log)->Close().ok());
+  ASSERT_TRUE(log->Close().ok());
   std::ifstream in(path);
   int count = 0;
   for (std::string line; std::getline(in, line); ++count) {
@@ -132,16 +138,14 @@ TEST(StepLog, NeverWaitsForTheFile) {
   signal(SIGPIPE, SIG_IGN);
   const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
-  auto log = StepLog::Open(path, true);
-  ASSERT_TRUE(log.ok()) << log.status();
+  auto log = StepLog::Open(path, true).value();
   MicroBatch batch;
   batch.slices.resize(4096);
   const size_t bytes = StepRecord(batch, StepResult{}).bytes();
   const size_t fit = StepLog::kMaxWaitingBytes / bytes;
-  for (size_t i = 0; i < fit + 100; ++i)
-    (*log)->Write(StepRecord(batch, StepResult{}));  // ends, though nothing is read
+  for (size_t i = 0; i < fit + 100; ++i) log->Write(StepRecord(batch, StepResult{}));  // ends, though nothing is read
   close(reader);
-  const absl::Status closed = (*log)->Close();
+  const absl::Status closed = log->Close();
   EXPECT_NE(closed.message().find("Broken pipe"), absl::string_view::npos) << closed;
 }
 

@@ -1,19 +1,14 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <string>
 #include <vector>
 
-#include "common/step/sampling_limits.h"
+#include "common/step/sampling.h"
 #include "common/step/step.h"
-#include "common/step/window_blocks.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr int64_t kVocab = 10;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -127,9 +122,9 @@ TEST(StepCheck, NamesTheFieldTheValueAndTheRange) {
   for (const Case& c : cases) {
     OpenSequence open = Open();
     c.spoil(&open);
-    const absl::Status status = CheckOpenSequence(open, kVocab);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
-    EXPECT_THAT(status.message(), HasSubstr(c.message));
+    EXPECT_THAT(CheckOpenSequence(open, kVocab),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.message)))
+        << c.message;
   }
 }
 

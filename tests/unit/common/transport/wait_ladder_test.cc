@@ -13,8 +13,6 @@
 namespace stagecoach {
 namespace {
 
-using Kind = WaitPolicy::Pause::Kind;
-
 constexpr int64_t kSecond = 1'000'000;
 constexpr int64_t kForEver = 3600 * kSecond;
 
@@ -25,8 +23,7 @@ class Waiting {
   int TriesUntil(int64_t end_us) {
     int tries = 0;
     for (; now_us_ < end_us; ++tries) {
-      const WaitPolicy::Pause pause = policy_.Next(now_us_);
-      now_us_ += pause.kind == Kind::kSleep ? pause.sleep_us : 1;
+      now_us_ += std::max<int64_t>(1, policy_.Next(now_us_));
     }
     return tries;
   }
@@ -38,29 +35,29 @@ class Waiting {
 
 TEST(WaitPolicy, TriesAgainAtOnceThenSleepsBrieflyThenLongerAndLonger) {
   WaitPolicy policy(0);
-  EXPECT_EQ(policy.Next(0).kind, Kind::kNone);
-  EXPECT_EQ(policy.Next(1).sleep_us, 5);
-  EXPECT_EQ(policy.Next(99).sleep_us, 5);
+  EXPECT_EQ(policy.Next(0), 0);
+  EXPECT_EQ(policy.Next(1), 5);
+  EXPECT_EQ(policy.Next(99), 5);
   int64_t last_us = 0;
   for (int i = 0; i < 20; ++i) {
-    const WaitPolicy::Pause pause = policy.Next(100 + 200 * i);
-    ASSERT_EQ(pause.kind, Kind::kSleep);
-    EXPECT_GE(pause.sleep_us, last_us);
-    last_us = pause.sleep_us;
-    EXPECT_TRUE(i > 0 || pause.sleep_us == 20) << pause.sleep_us;
+    const int64_t sleep_us = policy.Next(100 + 200 * i);
+    ASSERT_GT(sleep_us, 0);
+    EXPECT_GE(sleep_us, last_us);
+    last_us = sleep_us;
+    EXPECT_TRUE(i > 0 || sleep_us == 20) << sleep_us;
   }
   EXPECT_EQ(last_us, 200);
-  EXPECT_EQ(policy.Next(kSecond - 1).sleep_us, 200);
+  EXPECT_EQ(policy.Next(kSecond - 1), 200);
 }
 
 TEST(WaitPolicy, IdleSleepsGrowWithTheTimeOfIdlenessFromFourToTwentyMilliseconds) {
   WaitPolicy policy(0);
   policy.Next(0);
-  EXPECT_EQ(policy.Next(kSecond).sleep_us, 4'000);
-  EXPECT_EQ(policy.Next(2 * kSecond).sleep_us, 8'000);
-  EXPECT_EQ(policy.Next(5 * kSecond).sleep_us, 20'000);
-  EXPECT_EQ(policy.Next(6 * kSecond).sleep_us, 20'000);
-  EXPECT_EQ(policy.Next(kForEver).sleep_us, 20'000);
+  EXPECT_EQ(policy.Next(kSecond), 4'000);
+  EXPECT_EQ(policy.Next(2 * kSecond), 8'000);
+  EXPECT_EQ(policy.Next(5 * kSecond), 20'000);
+  EXPECT_EQ(policy.Next(6 * kSecond), 20'000);
+  EXPECT_EQ(policy.Next(kForEver), 20'000);
 }
 
 TEST(WaitPolicy, IsIdleAfterASecondWithoutProgressUntilThereIsSome) {
@@ -69,9 +66,9 @@ TEST(WaitPolicy, IsIdleAfterASecondWithoutProgressUntilThereIsSome) {
   EXPECT_TRUE(policy.idle(kSecond));
   policy.Progressed(kSecond);
   EXPECT_FALSE(policy.idle(kSecond));
-  EXPECT_EQ(policy.Next(kSecond).kind, Kind::kNone);
-  EXPECT_EQ(policy.Next(kSecond + 1).sleep_us, 5);
-  EXPECT_EQ(policy.Next(kSecond + 100).sleep_us, 20) << "the first sleep is a short one again";
+  EXPECT_EQ(policy.Next(kSecond), 0);
+  EXPECT_EQ(policy.Next(kSecond + 1), 5);
+  EXPECT_EQ(policy.Next(kSecond + 100), 20) << "the first sleep is a short one again";
 }
 
 TEST(WaitPolicy, AThreadThatHasBeenIdleForFiveSecondsTriesFiftyTimesASecond) {
@@ -88,8 +85,7 @@ double MeanLateness(int64_t gap_us, int arrivals, int* tries) {
   for (int i = 1; i <= arrivals; ++i) {
     const int64_t comes_us = i * gap_us + (i * 37 % 21 - 10) * gap_us / 100;
     while (now_us < comes_us) {
-      const WaitPolicy::Pause pause = policy.Next(now_us);
-      now_us += pause.kind == Kind::kSleep ? pause.sleep_us : 1;
+      now_us += std::max<int64_t>(1, policy.Next(now_us));
       ++*tries;
     }
     policy.Arrived(now_us);
@@ -115,7 +111,7 @@ TEST(WaitPolicy, ExpectsNothingAfterTheWindowNorAfterAGapOfIdleness) {
   for (int i = 0; i < 10; ++i) policy.Arrived(now_us += 10'000);
   const auto sleep_at = [&](int64_t after_us) {
     policy.Next(now_us + after_us);
-    return policy.Next(now_us + after_us).sleep_us;
+    return policy.Next(now_us + after_us);
   };
   for (int i = 0; i < 10; ++i) sleep_at(1'000);  // up to the longest sleep
   EXPECT_EQ(sleep_at(5'000), 200);

@@ -5,19 +5,15 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "common/step/sampling_limits.h"
+#include "common/step/sampling.h"
 #include "common/wire/frame.h"
 #include "common/wire/frame_layout.h"
 #include "common/wire/step_messages.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/common/wire/frame_samples.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -28,8 +24,9 @@ struct BatchCase {
 };
 
 void ExpectRefused(const absl::Status& status, const std::string& field, const std::string& expected) {
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << field;
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("'" + field), HasSubstr("expected " + expected)));
+  EXPECT_THAT(status, testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                        AllOf(HasSubstr("'" + field), HasSubstr("expected " + expected))))
+      << field;
 }
 
 void ExpectEachRefused(const std::vector<BatchCase>& cases) {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/step/window_blocks.h"
+#include "common/step/step.h"
 
 namespace stagecoach {
 
@@ -137,8 +137,7 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
     slice.sample = draw.Coin();
     if (draw.Coin()) slice.targets = draw.List(slice.count, kNoToken, limits.vocab - 1);
     for (size_t group = 0; i % 2 == 0 && group < limits.group_blocks.size(); ++group) {
-      const int64_t window = WindowOf(limits.group_windows, group);
-      const int64_t most = FirstPlaceSeen(slice.start, window, limits.block_tokens);
+      const int64_t most = FirstPlaceSeen(slice.start, WindowOf(limits.group_windows, group), limits.block_tokens);
       slice.released_blocks.push_back(static_cast<int32_t>(draw.Between(0, most)));
     }
     batch.slices.push_back(slice);

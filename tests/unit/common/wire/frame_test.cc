@@ -5,22 +5,18 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <random>
 #include <sstream>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/wire/frame_buffer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "proto/frame.pb.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/paths.h"
 #include "tests/unit/common/wire/frame_samples.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(Frame, GivesBackEveryStepItCarries) {
   std::mt19937_64 random(1);
@@ -31,14 +27,13 @@ TEST(Frame, GivesBackEveryStepItCarries) {
     for (int i = 0; i < 500; ++i) {
       const StepFrame frame = FrameWith(RandomBatch(limits, &random), i % 2 == 1, 1 + i % (limits.stages - 1));
       ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
-      const auto decoded = DecodeStep(limits, buffer.message(), frame.batch.number, frame.has_hidden);
-      ASSERT_TRUE(decoded.ok()) << decoded.status();
-      EXPECT_EQ(decoded->batch, frame.has_hidden ? WithoutTokens(frame.batch) : frame.batch);
-      EXPECT_EQ(decoded->times, frame.times);
-      EXPECT_EQ(decoded->has_hidden, frame.has_hidden);
+      const auto decoded = DecodeStep(limits, buffer.message(), frame.batch.number, frame.has_hidden).value();
+      EXPECT_EQ(decoded.batch, frame.has_hidden ? WithoutTokens(frame.batch) : frame.batch);
+      EXPECT_EQ(decoded.times, frame.times);
+      EXPECT_EQ(decoded.has_hidden, frame.has_hidden);
       if (!frame.has_hidden) continue;
-      EXPECT_EQ(decoded->hidden.data(), buffer.payload());
-      EXPECT_EQ(decoded->hidden.size(), frame.batch.rows() * limits.hidden * WireTypeBytes(type));
+      EXPECT_EQ(decoded.hidden.data(), buffer.payload());
+      EXPECT_EQ(decoded.hidden.size(), frame.batch.rows() * limits.hidden * WireTypeBytes(type));
     }
   }
 }
@@ -51,16 +46,14 @@ TEST(Frame, CarriesChecksumsOfLayersWhereTheJobAsksForThem) {
   for (size_t i = 0; i < 3 * rows; ++i) frame.layer_checksums.push_back(0x80000000u + static_cast<uint32_t>(i));
   FrameBuffer buffer = StepBuffer(limits);
   ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
-  const auto step = DecodeStep(limits, buffer.message(), frame.batch.number, true);
-  ASSERT_TRUE(step.ok()) << step.status();
-  EXPECT_EQ(step->layer_checksums, frame.layer_checksums);
+  const auto step = DecodeStep(limits, buffer.message(), frame.batch.number, true).value();
+  EXPECT_EQ(step.layer_checksums, frame.layer_checksums);
   StepResult result = SampleResult(limits);
   result.layer_checksums.assign(7 * static_cast<size_t>(limits.max_rows), 0xffffffffu);
   FrameBuffer result_buffer(limits.MaxResultFrameBytes(), 0);
   ASSERT_TRUE(EncodeResult(limits, result, &result_buffer).ok());
-  const auto decoded = DecodeResult(limits, result_buffer.message(), result.number);
-  ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(decoded->layer_checksums, result.layer_checksums);
+  const auto decoded = DecodeResult(limits, result_buffer.message(), result.number).value();
+  EXPECT_EQ(decoded.layer_checksums, result.layer_checksums);
 }
 
 TEST(Frame, RefusesChecksumsThatNobodyAskedForAndMoreThanThereAreLayers) {
@@ -78,9 +71,9 @@ TEST(Frame, RefusesChecksumsThatNobodyAskedForAndMoreThanThereAreLayers) {
     frame.layer_checksums.assign(entries, 1);
     FrameBuffer buffer = StepBuffer(wide);
     ASSERT_TRUE(EncodeStep(wide, frame, &buffer).ok());
-    const absl::Status refused = DecodeStep(limits, buffer.message(), frame.batch.number, true).status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
-    EXPECT_THAT(refused.message(), ::testing::AllOf(HasSubstr("'layer_checksums' is"), HasSubstr(expected)));
+    EXPECT_THAT(DecodeStep(limits, buffer.message(), frame.batch.number, true).status(),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                  ::testing::AllOf(HasSubstr("'layer_checksums' is"), HasSubstr(expected))));
   }
   const FrameLimits limits = SmallLimits();
   StepResult result = SampleResult(limits);
@@ -135,11 +128,10 @@ TEST(Frame, WithoutRowsStillSaysThatItsTensorIsEmpty) {
   batch.number = 3;
   batch.shutdown = true;
   ASSERT_TRUE(EncodeStep(limits, FrameWith(batch, true, 2), &buffer).ok());
-  const auto decoded = DecodeStep(limits, buffer.message(), 3, true);
-  ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_TRUE(decoded->batch.shutdown);
-  EXPECT_TRUE(decoded->has_hidden);
-  EXPECT_TRUE(decoded->hidden.empty());
+  const auto decoded = DecodeStep(limits, buffer.message(), 3, true).value();
+  EXPECT_TRUE(decoded.batch.shutdown);
+  EXPECT_TRUE(decoded.has_hidden);
+  EXPECT_TRUE(decoded.hidden.empty());
   EXPECT_FALSE(DecodeStep(limits, buffer.message(), 3, false).ok());
 }
 
@@ -149,19 +141,16 @@ TEST(Frame, GivesBackEveryResultItCarries) {
   const StepResult result = SampleResult(limits);
   ASSERT_TRUE(EncodeResult(limits, result, &buffer).ok());
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.message().data()) % 64, 0u);
-  const auto decoded = DecodeResult(limits, buffer.message(), result.number);
-  ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(*decoded, result);
+  EXPECT_EQ(DecodeResult(limits, buffer.message(), result.number).value(), result);
 }
 
 template <typename Message>
 void ExpectControlRoundTrip(const JobEpoch& job, const Message& message) {
   FrameBuffer buffer(kMaxSetupFrameBytes, 0);
   ASSERT_TRUE(EncodeControl(job, message, &buffer).ok());
-  const auto decoded = DecodeControl(job, buffer.message());
-  ASSERT_TRUE(decoded.ok()) << decoded.status();
-  ASSERT_TRUE(std::holds_alternative<Message>(*decoded));
-  EXPECT_EQ(std::get<Message>(*decoded).SerializeAsString(), message.SerializeAsString());
+  const auto decoded = DecodeControl(job, buffer.message()).value();
+  ASSERT_TRUE(std::holds_alternative<Message>(decoded));
+  EXPECT_EQ(std::get<Message>(decoded).SerializeAsString(), message.SerializeAsString());
 }
 
 TEST(Frame, GivesBackEveryControlMessageItCarries) {
@@ -203,10 +192,9 @@ TEST(Frame, GivesBackAPingWithAndWithoutItsPayload) {
     FrameBuffer buffer(kMaxPingHeaderBytes, kPingPayloadBytes);
     ASSERT_TRUE(EncodePing(ping, with_payload, &buffer).ok());
     EXPECT_LE(buffer.message().size(), with_payload ? kMaxPingFrameBytes : kMaxPingHeaderBytes);
-    const auto decoded = DecodePing(buffer.message());
-    ASSERT_TRUE(decoded.ok()) << decoded.status();
-    EXPECT_EQ(decoded->has_payload, with_payload);
-    EXPECT_EQ(decoded->ping.SerializeAsString(), ping.SerializeAsString());
+    const auto decoded = DecodePing(buffer.message()).value();
+    EXPECT_EQ(decoded.has_payload, with_payload);
+    EXPECT_EQ(decoded.ping.SerializeAsString(), ping.SerializeAsString());
     // Cut anywhere it is none, and no other frame is one.
     for (size_t length = 0; length < std::min<size_t>(buffer.message().size(), 300); ++length) {
       EXPECT_FALSE(DecodePing(buffer.message().subspan(0, length)).ok());
@@ -231,9 +219,8 @@ TEST(Frame, IsNotWrittenWhenItsHeaderIsTooLong) {
   FrameBuffer buffer(kMaxSetupFrameBytes, 0);
   pb::StageFailure failure;
   failure.set_message(std::string(kMaxTelemetryFrameBytes, 'x'));
-  const absl::Status status = EncodeControl({1, 1}, failure, &buffer);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("expected at most 16384"));
+  EXPECT_THAT(EncodeControl({1, 1}, failure, &buffer),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected at most 16384")));
   EXPECT_TRUE(buffer.message().empty());
 }
 

@@ -1,27 +1,24 @@
 #include "common/wire/job_proto.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/step/sampling.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "proto/step.pb.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
 
 // "prefill-first" is called POLICY_PREFILL_FIRST on the wire.
 template <typename Enum, size_t kCount>
@@ -52,9 +49,8 @@ void ExpectOneNumberForEachName(const NamedValue<Enum> (&table)[kCount],
   }
   EXPECT_EQ(numbers->value_count(), static_cast<int>(kCount) + 1) << numbers->name();
   for (const int number : {-1, 0, static_cast<int>(kCount) + 1}) {
-    const absl::Status refused = FromProto(static_cast<Proto>(number)).status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(refused.message(), HasSubstr(NamesIn(table)));
+    EXPECT_THAT(FromProto(static_cast<Proto>(number)).status(),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(NamesIn(table))));
   }
 }
 
@@ -124,13 +120,9 @@ TEST(JobProto, EverySettingComesBackAsItWasSent) {
         << setting.name;
   });
   EXPECT_GT(fields, 25);
-  absl::StatusOr<JobSettings> received = JobSettingsOf(job);
-  ASSERT_TRUE(received.ok()) << received.status();
-  EXPECT_EQ(*received, sent);
+  EXPECT_EQ(JobSettingsOf(job).value(), sent);
   SetJobSettings(defaults, &job);  // over other ones
-  received = JobSettingsOf(job);
-  ASSERT_TRUE(received.ok()) << received.status();
-  EXPECT_EQ(*received, defaults);
+  EXPECT_EQ(JobSettingsOf(job).value(), defaults);
 }
 
 TEST(JobProto, ASettingOutsideOfItsRangeIsNamed) {
@@ -171,9 +163,8 @@ TEST(HostReport, IsFoundAmongWhatALoginPrints) {
   report.add_left()->set_name("stage_worker");
   const std::string line = EncodeHostReport(report);
   for (const std::string& text : {line, line + "\r\n", "Welcome to host\n" + line + "\nbye\n"}) {
-    const absl::StatusOr<pb::HostReport> found = FindHostReport(text);
-    ASSERT_TRUE(found.ok()) << found.status();
-    EXPECT_EQ(found->SerializeAsString(), report.SerializeAsString());
+    const pb::HostReport found = FindHostReport(text).value();
+    EXPECT_EQ(found.SerializeAsString(), report.SerializeAsString());
   }
   const std::string printed = "Welcome!\n" + line + "\n";
   for (size_t bytes = 0; bytes < printed.size(); ++bytes) EXPECT_FALSE(HoldsHostReport(printed.substr(0, bytes)));
@@ -232,16 +223,24 @@ TEST(Handshake, AWorldThatCanBeNoJobSaysWhatIsWrongWithWhichRank) {
     std::vector<pb::Hello> world = GoodWorld();
     one.change(&world);
     const absl::Status status = CheckWorld(world);
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << one.message;
-    EXPECT_THAT(status.message(), HasSubstr(one.message));
+    EXPECT_THAT(status, testing::StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(one.message)))
+        << one.message;
     EXPECT_EQ(absl::StrContains(status.message(), "srun with --mpi=pmix"), world.size() == 1) << status;
   }
 }
 
 TEST(Handshake, ARankThatSaysAnythingElseIsNamed) {
-  const absl::StatusOr<std::vector<pb::Hello>> hellos = ParseHellos({GoodWorld()[0].SerializeAsString(), "\xff\xff"});
-  EXPECT_EQ(hellos.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(hellos.status().message(), HasSubstr("rank 1 did not introduce itself"));
+  EXPECT_THAT(ParseHellos({GoodWorld()[0].SerializeAsString(), "\xff\xff"}).status(),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1 did not introduce itself")));
+}
+
+TEST(SamplingParams, EveryDeclarationHasAFieldOfItsType) {
+  VisitSampling([](const SamplingSetting& setting, auto member, auto) {
+    const auto* field = pb::SamplingParams::descriptor()->FindFieldByName(setting.name);
+    ASSERT_NE(field, nullptr) << setting.name;
+    constexpr bool kFloat = std::is_same_v<decltype(member), float SamplingParams::*>;
+    EXPECT_EQ(field->cpp_type(), kFloat ? field->CPPTYPE_FLOAT : field->CPPTYPE_INT32) << setting.name;
+  });
 }
 
 }  // namespace

@@ -10,8 +10,7 @@ namespace {
 constexpr int32_t kControl = 3;
 
 // Every byte is a token, and the marks are control tokens.
-class AnswerTest : public ::testing::Test {
- protected:
+struct AnswerTest : ::testing::Test {
   AnswerTest() {
     testing::ToyVocabulary toy = testing::ToyBytePairs();
     think_ = toy.Add("<think>", kControl);

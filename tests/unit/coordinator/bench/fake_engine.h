@@ -3,7 +3,6 @@
 
 // An engine that a test plays behind a real ClusterRun: what it says, and when, is the test's.
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -16,6 +15,7 @@
 
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/session/cluster_run.h"
+#include "gtest/gtest.h"
 
 namespace stagecoach {
 
@@ -33,11 +33,7 @@ class FakeEngine {
   }
 
   // Its front, which takes the descriptor over. Once.
-  std::unique_ptr<ClusterRun> Join() {
-    absl::StatusOr<std::unique_ptr<ClusterRun>> run = ClusterRun::Open(LaunchOptions(), front_, false);
-    EXPECT_TRUE(run.ok()) << run.status();
-    return *std::move(run);
-  }
+  std::unique_ptr<ClusterRun> Join() { return ClusterRun::Open(LaunchOptions(), front_, false).value(); }
 
   // From now on a thread is the engine: it is ready at once, with room for everything, and calls this with each message
   // of the front, then with an empty one whenever there was none for a while. The rest is for that thread alone. What

@@ -1,24 +1,18 @@
 #include "coordinator/channel/engine_channel.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <string>
 
 #include "common/base/counter_rng.h"
 #include "common/wire/step_messages.h"
-#include "coordinator/channel/byte_queue.h"
-#include "coordinator/channel/water_mark.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(ByteQueue, GivesBytesInOrderFromMemoryThatIsBoundedByWhatWaits) {
   ByteQueue queue;
@@ -55,8 +49,7 @@ TEST(WaterMark, StopsAtTheHighMarkAndGoesOnBelowTheLowOne) {
   EXPECT_FALSE(mark.Waits(70));
 }
 
-class EngineChannelTest : public ::testing::Test {
- protected:
+struct EngineChannelTest : ::testing::Test {
   EngineChannelTest() {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -87,8 +80,7 @@ TEST_F(EngineChannelTest, DeliversMessagesInOrderHoweverTheSocketCutsThem) {
     EXPECT_EQ(message->submit().prompt_size(), static_cast<int>(received) * 3000);
   }
   EXPECT_FALSE(here_->WritePending());
-  const auto nothing = there_->Receive();
-  EXPECT_TRUE(nothing.ok() && !nothing->has_value());
+  EXPECT_FALSE(there_->Receive().value().has_value());
 }
 
 TEST_F(EngineChannelTest, HoldsNoMoreMemoryThanItsBacklogNeedsHoweverLongThatStays) {
@@ -101,9 +93,7 @@ TEST_F(EngineChannelTest, HoldsNoMoreMemoryThanItsBacklogNeedsHoweverLongThatSta
     most_pending = std::max(most_pending, here_->pending_bytes());
     most_held = std::max({most_held, here_->buffer_bytes(), there_->buffer_bytes()});
     if (sent < 2000) continue;
-    const auto message = there_->Receive();
-    ASSERT_TRUE(message.ok() && message->has_value()) << message.status();
-    ASSERT_EQ((*message)->submit().request(), ++received);
+    ASSERT_EQ(there_->Receive().value().value().submit().request(), ++received);
   }
   EXPECT_GT(most_pending, 100u << 10);
   EXPECT_LT(most_held, 4 * most_pending + (256u << 10));
@@ -120,9 +110,7 @@ TEST_F(EngineChannelTest, ReadsTheSocketOnceForAllMessagesThatCameTogether) {
   for (uint64_t i = 1; i <= 3; ++i) ASSERT_TRUE(here_->Send(Submit(i, 10)).ok());
   EXPECT_FALSE(there_->Buffered());
   for (uint64_t i = 1; i <= 3; ++i) {
-    const auto message = there_->Receive();
-    ASSERT_TRUE(message.ok() && message->has_value()) << message.status();
-    EXPECT_EQ((*message)->submit().request(), i);
+    EXPECT_EQ(there_->Receive().value().value().submit().request(), i);
     EXPECT_EQ(there_->Buffered(), i < 3);
   }
 }
@@ -131,9 +119,7 @@ TEST_F(EngineChannelTest, DeliversWhatWasSentBeforeThePeerWentAway) {
   ASSERT_TRUE(there_->Send(Submit(1, 10)).ok());  // stays unread by the peer
   ASSERT_TRUE(here_->Send(Submit(2, 10)).ok());
   here_.reset();
-  const auto message = there_->Receive();
-  ASSERT_TRUE(message.ok() && message->has_value()) << message.status();
-  EXPECT_EQ((*message)->submit().request(), 2u);
+  EXPECT_EQ(there_->Receive().value().value().submit().request(), 2u);
   EXPECT_EQ(there_->Receive().status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(there_->Receive().status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(there_->Send(Submit(3, 1)).code(), absl::StatusCode::kUnavailable);
@@ -141,29 +127,25 @@ TEST_F(EngineChannelTest, DeliversWhatWasSentBeforeThePeerWentAway) {
 
 TEST_F(EngineChannelTest, RefusesLengthsAndBytesThatAreNoMessage) {
   ASSERT_EQ(send(here_->descriptor(), "\x01\0\0\x04", 4, 0), 4);
-  const absl::Status too_long = there_->Receive().status();
-  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(too_long.message()), HasSubstr("67108865 bytes, expected at most 67108864"));
+  EXPECT_THAT(there_->Receive().status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("67108865 bytes, expected at most 67108864")));
 
   ASSERT_EQ(send(there_->descriptor(), "\x02\0\0\0\xff\xff", 6, 0), 6);
   EXPECT_EQ(here_->Receive().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(EngineSocket, ConnectsByPathAndRefusesOnesThatAreTooLong) {
-  std::string directory = ::testing::TempDir() + "engine_socket.XXXXXX";
-  ASSERT_NE(mkdtemp(directory.data()), nullptr);
-  const std::string path = directory + "/s";
+  const testing::TempDir directory;
+  const std::string path = directory.File("s");
   EXPECT_EQ(ConnectLocal(path).status().code(), absl::StatusCode::kUnavailable);
   const auto listener = ListenLocal(path).value();
   EXPECT_LT(accept(listener, nullptr, nullptr), 0);  // does not wait
   const auto client = ConnectLocal(path).value();
   EXPECT_FALSE(ListenLocal(path).ok());
-  const absl::Status too_long = ListenLocal(directory + "/" + std::string(200, 'x')).status();
-  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(too_long.message()), HasSubstr("set TMPDIR"));
+  EXPECT_THAT(ListenLocal(directory.File(std::string(200, 'x'))).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("set TMPDIR")));
   close(client);
   close(listener);
-  std::filesystem::remove_all(directory);
 }
 
 TEST(EngineMessages, KeepEveryFieldOfTheStepStructs) {

@@ -3,16 +3,12 @@
 #include "common/json/json_value.h"
 #include "coordinator/cli/options/printing.h"
 #include "coordinator/front/progress_line.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 RunSummary TwoStages() {
   RunSummary summary;

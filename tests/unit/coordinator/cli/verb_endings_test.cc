@@ -3,15 +3,16 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/verb.h"
-#include "gtest/gtest.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 
@@ -88,14 +89,13 @@ const struct {
     {"batch", ExitCode::kOk, "e2e/batch_test.cc"},
     {"batch", ExitCode::kLostStages, "e2e/wrong_input_test.cc"},
     {"batch", ExitCode::kInterrupted, "e2e/batch_test.cc"},
-    {"serve", ExitCode::kOk, "e2e/serve_test.cc"},
-    {"serve", ExitCode::kInterrupted, "e2e/serve_test.cc"},
+    {"serve", ExitCode::kOk, "e2e/serve/serve_test.cc"},
+    {"serve", ExitCode::kInterrupted, "e2e/serve/serve_test.cc"},
     {"verify", ExitCode::kDifferent, "e2e/verify_test.cc"},
     {"doctor", ExitCode::kOk, "e2e/probe_test.cc"},
 };
 
-class VerbEndings : public ::testing::Test {
- protected:
+struct VerbEndings : ::testing::Test {
   // As main runs it.
   ExitCode Run(std::vector<const char*> words, std::string* message) {
     const testing::TempDir directory;
@@ -161,6 +161,32 @@ TEST_F(VerbEndings, HaveACaseForEachVerbAndAnEntryForWhatOneVerbMeans) {
     const std::string test = testing::ReadFileOrDie(testing::SourcePath(absl::StrCat("tests/", shown->test)));
     EXPECT_TRUE(absl::StrContains(test, ending.verb)) << shown->test << " " << ending.verb;
   }
+}
+
+// Verbs that README.md leaves to a page of its own.
+const std::map<std::string, std::string> kVerbsOfPages = {{"completion", "deploy/docs/operating.md"}};
+
+TEST(ReadmeTable, HasEveryVerbAndNoOther) {
+  std::set<std::string> verbs, told;
+  for (const std::unique_ptr<Verb>& verb : AllVerbs()) {
+    if (!verb->hidden()) verbs.insert(verb->name());
+  }
+  const std::string readme = testing::ReadFileOrDie(testing::SourcePath("README.md"));
+  const size_t begin = readme.find("## Verbs\n"), end = readme.find("\n## ", begin);
+  ASSERT_NE(begin, std::string::npos);
+  for (const absl::string_view line : absl::StrSplit(readme.substr(begin, end - begin), '\n')) {
+    if (!absl::StartsWith(line, "| `")) continue;
+    // The first cell has commands in backquotes, each of which begins with its verb.
+    const std::vector<std::string> quoted = absl::StrSplit(line.substr(0, line.find(" | ")), '`');
+    for (size_t i = 1; i < quoted.size(); i += 2) told.insert(quoted[i].substr(0, quoted[i].find(' ')));
+  }
+  for (const auto& [verb, page] : kVerbsOfPages) {
+    EXPECT_TRUE(told.insert(verb).second) << verb << " is in the table";
+    EXPECT_TRUE(
+        absl::StrContains(testing::ReadFileOrDie(testing::SourcePath(page)), absl::StrCat("coordinator ", verb)))
+        << page << " does not tell of " << verb;
+  }
+  EXPECT_EQ(told, verbs);
 }
 
 // What a status ends the program with: as it is, as what keeps a job from being launched, as what a job reports.

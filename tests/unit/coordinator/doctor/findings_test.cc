@@ -3,14 +3,11 @@
 #include <functional>
 
 #include "common/wire/handshake.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using Level = Finding::Level;
 
 // Two stages on two hosts where nothing is wrong.

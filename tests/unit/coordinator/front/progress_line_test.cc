@@ -1,5 +1,3 @@
-#include "coordinator/front/progress_line.h"
-
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -7,6 +5,7 @@
 
 #include <string>
 
+#include "coordinator/front/progress_line.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach {

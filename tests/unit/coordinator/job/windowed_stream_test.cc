@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/step/window_blocks.h"
+#include "common/step/step.h"
 #include "common/wire/frame.h"
 #include "coordinator/schedule/scheduler.h"
 #include "gtest/gtest.h"
@@ -23,6 +23,7 @@ constexpr int64_t kStreamVocabulary = 4;
 SchedulerOptions StreamOptions(std::mt19937& random) {
   SchedulerOptions options;
   options.max_num_seqs = 5;
+  options.policy = Policy::kInterleaved;
   options.max_num_batched_tokens = 40;
   options.prefill_chunk = 1 + static_cast<int32_t>(random() % 40);
   options.block_tokens = 4;
@@ -102,9 +103,7 @@ class WindowedStream {
 
   void Carry(const MicroBatch& batch) {
     ASSERT_TRUE(EncodeStep(limits_, {.batch = batch}, &buffer_).ok());
-    const absl::StatusOr<StepFrame> frame = DecodeStep(limits_, buffer_.message(), batch.number, false);
-    ASSERT_TRUE(frame.ok()) << frame.status();
-    ASSERT_EQ(frame->batch, batch);
+    ASSERT_EQ(DecodeStep(limits_, buffer_.message(), batch.number, false).value().batch, batch);
     ASSERT_TRUE(table_.Apply(batch).ok()) << table_.Apply(batch);
     StepResult result{.number = batch.number};
     for (const SequenceSlice& slice : batch.slices) {

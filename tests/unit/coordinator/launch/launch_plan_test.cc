@@ -1,38 +1,36 @@
 #include "coordinator/launch/launch_plan.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/host/host_info.h"
+#include "common/wire/host_report.h"
 #include "coordinator/launch/hosts/host_file.h"
 #include "coordinator/launch/hosts/host_networks.h"
+#include "coordinator/launch/launch_check.h"
+#include "coordinator/launch/launcher_backend.h"
 #include "coordinator/launch/program_output.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::UnorderedElementsAre;
 
 std::vector<std::string> Arguments(const LaunchPlan& plan) {
   return plan.backend->Arguments(plan.programs, PlaceStages(plan.hosts, plan.stages, {}),
                                  {"/t/stagecoach.aaaaaa", "/dev/shm/stagecoach.aaaaaa"});
 }
 
-class LaunchPlanTest : public ::testing::Test {
- protected:
+struct LaunchPlanTest : ::testing::Test {
   std::string Program(const std::string& name) {
     const std::string path = directory_ + "/" + name;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -53,11 +51,7 @@ class LaunchPlanTest : public ::testing::Test {
     return options;
   }
 
-  static LaunchPlan Resolved(const LaunchOptions& options) {
-    absl::StatusOr<LaunchPlan> plan = ResolveLaunch(options);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    return plan.ok() ? *std::move(plan) : LaunchPlan();
-  }
+  static LaunchPlan Resolved(const LaunchOptions& options) { return ResolveLaunch(options).value(); }
   static std::string Refusal(const LaunchOptions& options, absl::StatusCode code) {
     const absl::Status status = ResolveLaunch(options).status();
     EXPECT_EQ(status.code(), code);
@@ -233,14 +227,11 @@ TEST_F(LaunchPlanTest, NamesWhatIsMissingOrWrong) {
               HasSubstr("`launcher_args`: the quote ' is not closed"));
 }
 
-TEST(HostFile, ReadsNamesSlotsAndComments) {
+TEST(HostFile, IsReadAsOpenMpiReadsItAndHasSpareHostsAndModels) {
   EXPECT_THAT(
       ParseHostFile("h", "# all\n\n node1 \t slots=2 max_slots=4\r\nnode-2.example # one\nnode1 slots=1").value(),
       ElementsAre(HostSlots{.name = "node1", .slots = 2}, HostSlots{.name = "node-2.example"},
                   HostSlots{.name = "node1"}));
-}
-
-TEST(HostFile, IsReadAsOpenMpiReadsIt) {
   EXPECT_THAT(
       ParseHostFile("h",
                     "\xEF\xBB\xBFnode1 slots = 2\r\nnode2 slots= 3 max-slots =4 // two\r\nnode3 count=2\nnode4 cpu=5 "
@@ -248,9 +239,6 @@ TEST(HostFile, IsReadAsOpenMpiReadsIt) {
           .value(),
       ElementsAre(HostSlots{"node1", 2}, HostSlots{"node2", 3}, HostSlots{"node3", 2}, HostSlots{"node4", 5},
                   HostSlots{"node5", 1, true, "/a//m.gguf"}, HostSlots{"192.0.2.7"}));
-}
-
-TEST(HostFile, KnowsSpareHostsAndWhereAHostHasTheModel) {
   EXPECT_THAT(ParseHostFile("h", "node1 model=/scratch/m.gguf slots=2\nnode2 spare slots=3 model=/m.gguf").value(),
               ElementsAre(HostSlots{"node1", 2, false, "/scratch/m.gguf"}, HostSlots{"node2", 3, true, "/m.gguf"}));
 }
@@ -285,9 +273,8 @@ TEST(HostFile, NamesFileAndLineOfEveryMistake) {
                         6),
             "line 1: the file is written in UTF-16"}}) {
     const absl::Status status = ParseHostFile("my.hosts", text).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("host file 'my.hosts'")) << text;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("host file 'my.hosts'"))) << text;
+    EXPECT_THAT(status.message(), HasSubstr(message));
   }
 }
 
@@ -314,22 +301,19 @@ TEST(HostList, NamesThePartThatIsWrong) {
                                                         {"b:99999999999", "'b:99999999999'"}}) {
     const absl::Status status = ParseHostList(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("`hosts`: ", message))) << text;
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("`hosts`: ", message))) << text;
   }
 }
 
 TEST(ShellWords, AreSplitAsAShellWould) {
-  const auto words = SplitShellWords(R"( a  'b c' "d \"e\" \f" g\ h '' i"j"k)");
-  ASSERT_TRUE(words.ok());
-  EXPECT_THAT(*words, ElementsAre("a", "b c", "d \"e\" \\f", "g h", "", "ijk"));
+  const auto words = SplitShellWords(R"( a  'b c' "d \"e\" \f" g\ h '' i"j"k)").value();
+  EXPECT_THAT(words, ElementsAre("a", "b c", "d \"e\" \\f", "g h", "", "ijk"));
   EXPECT_FALSE(SplitShellWords("a \"b").ok());
 }
 
 TEST(ShellWords, SurviveJoiningAndSplitting) {
   const std::vector<std::string> words = {"plain", "two words", "it's", "", "$HOME", "a\"b", ":", "back\\slash", "*"};
-  const auto again = SplitShellWords(JoinShellWords(words));
-  ASSERT_TRUE(again.ok());
-  EXPECT_EQ(*again, words);
+  EXPECT_EQ(SplitShellWords(JoinShellWords(words)).value(), words);
 }
 
 TEST(LaunchEnvironment, DropsAnOuterJobAndKeepsTheUsersSettings) {
@@ -364,6 +348,117 @@ TEST(LocalHost, KnowsItsOwnNames) {
   EXPECT_TRUE(IsThisHost(name));
   EXPECT_FALSE(IsThisHost("192.0.2.200"));
   EXPECT_EQ(NetworksTowards({"192.0.2.200", "127.0.0.1"}), "");
+}
+
+TEST(LauncherVersion, TellsOpenMpisMpirunFromOthers) {
+  const testing::TempDir directory;
+  LaunchPlan plan;
+  plan.backend = MakeOpenMpi({.program = ""});
+  plan.launcher = directory.File("mpirun");
+  const auto version = [&](const std::string& script) {
+    std::ofstream(plan.launcher) << "#!/bin/sh\n" << script << "\n";
+    chmod(plan.launcher.c_str(), 0755);
+    return LauncherVersion(plan);
+  };
+  EXPECT_EQ(version("echo 'mpirun (Open MPI) 4.1.4'; echo; echo 'Report bugs'").value(), "mpirun (Open MPI) 4.1.4");
+  EXPECT_EQ(version("echo 'loading modules'; echo 'mpirun (Open MPI) 4.1.4'").value(), "loading modules");
+  EXPECT_EQ(version(":").value(), "") << "a script that passes on other things";
+  EXPECT_TRUE(version("echo 'unknown option'; exit 1").ok());
+  for (const char* other : {"HYDRA build details:", "Intel(R) MPI Library for Linux* OS, Version 2021.9"}) {
+    const absl::Status status = version(absl::StrCat("echo '", other, "'")).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is not Open MPI's: it says '")));
+    EXPECT_THAT(status.message(), HasSubstr("openmpi-bin"));
+  }
+}
+
+TEST(Shortages, OfAnotherHostCountItsSlots) {
+  HostLimits limits;
+  limits.shared_memory.free_bytes = 10ull << 20;
+  pb::HostReport report;
+  const std::vector<LaunchHost> hosts = {{{.name = "a", .slots = 2}}, {{.name = "b", .slots = 9}}, {{.name = "a"}}};
+  EXPECT_THAT(ShortagesThere(report, "a", hosts, 12, 0), IsEmpty()) << "it does not say";
+  *report.mutable_limits() = ToProto(limits);
+  EXPECT_THAT(ShortagesThere(report, "a", hosts, 2, 0), IsEmpty());
+  EXPECT_THAT(ShortagesThere(report, "a", hosts, 12, 0), ElementsAre(HasSubstr("3 ranks exchange messages by 15 MiB")));
+}
+
+TEST(Shortages, TheTemporaryDirectoryIsTheUsersOnThisHostAlone) {
+  const testing::TempDir directory;
+  const char* before = std::getenv("TMPDIR");
+  const std::string restored = before != nullptr ? before : "";
+  setenv("TMPDIR", directory.path().c_str(), 1);
+  EXPECT_EQ(TemporaryDirectoryOf({.hosts = {{"localhost", 2, true}}}), directory.path());
+  EXPECT_EQ(TemporaryDirectoryOf({.hosts = {{"localhost", 2, true}, {"b", 1, false}}}), "/tmp");
+  if (before == nullptr) {
+    unsetenv("TMPDIR");
+  } else {
+    setenv("TMPDIR", restored.c_str(), 1);
+  }
+}
+
+TEST(AdviceForLaunch, ListsTheSettingsOfOpenMpiAndSaysWhichToUnset) {
+  const std::vector<std::string> two = {"PATH=/bin", "OMPI_MCA_btl=tcp,nonesuch", "OMPI_MCA_mpi_x=1"};
+  const std::string about_one = AdviceForLaunch(
+      "mpirun", "A requested component was not found\n  Framework: btl\n  Component: nonesuch", "", two);
+  EXPECT_THAT(about_one, HasSubstr("OMPI_MCA_btl='tcp,nonesuch', OMPI_MCA_mpi_x='1'"));
+  EXPECT_THAT(about_one, HasSubstr("about one of these: unset OMPI_MCA_btl; "));
+  EXPECT_THAT(about_one, Not(HasSubstr("`stages`")));
+  // Numbers are no components, and a framework's name is not a part of another word.
+  EXPECT_THAT(
+      AdviceForSettings("1 more process has sent help message help-mpi-errors.txt / mpi_errors_are_fatal unknown "
+                        "handle\nSet MCA parameter \"orte_base_help_aggregate\" to 0 to see all help",
+                        {"OMPI_MCA_coll=nonesuch", "OMPI_MCA_mpi_warn_on_fork=0"}),
+      HasSubstr("unset OMPI_MCA_coll OMPI_MCA_mpi_warn_on_fork"));
+  EXPECT_THAT(AdviceForLaunch("mpirun", "something", "", two), HasSubstr("unset OMPI_MCA_btl OMPI_MCA_mpi_x; "));
+  EXPECT_THAT(AdviceForSettings("", two), StartsWith("; Open MPI is set otherwise than usual by OMPI_MCA_btl="));
+  EXPECT_EQ(AdviceForSettings("", {"PATH=/bin", "PMIX_RANK=0"}), "");
+}
+
+TEST(AdviceForLaunch, NamesAllocationsThatMayBeOverAndTheUsersArguments) {
+  EXPECT_THAT(
+      AdviceForLaunch("srun", "srun: error: Invalid job id specified", "", {"SLURM_JOB_ID=7"}),
+      StartsWith("SLURM_JOB_ID='7' says that this is a Slurm allocation; where that is over, unset SLURM_JOB_ID"));
+  EXPECT_THAT(AdviceForLaunch("mpirun", "unrecognized option", "--frobnicate", {}),
+              StartsWith("check `launcher_args`, which mpirun got: --frobnicate"));
+  EXPECT_THAT(AdviceForLaunch("mpirun", "x", "", {"PATH=/bin"}), StartsWith("check `stages`, `hostfile`"));
+}
+
+TEST(Allocation, IsReadInTheFormsOfBatchSystems) {
+  EXPECT_THAT(ParseAllocation("a\nb\na\n\nb.example\r\na\n", /*has_slots=*/false).value(),
+              ElementsAre(HostSlots{"a", 3}, HostSlots{"b"}, HostSlots{"b.example"}));
+  EXPECT_THAT(ParseAllocation("a 2 all.q@a UNDEFINED\nb 1\n", /*has_slots=*/true).value(),
+              ElementsAre(HostSlots{"a", 2}, HostSlots{"b"}));
+  for (const char* text : {"", "\n", "a", "a x", "a 0", "--x 2", "a 99999999"}) {
+    EXPECT_EQ(ParseAllocation(text, /*has_slots=*/true).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+// What an allocation says is used, or refused with a sentence.
+TEST(Allocation, TheFileThatAVariableNamesSaysTheHosts) {
+  const testing::TempDir directory;
+  const std::string file = directory.File("nodes");
+  for (const auto& [variable, text] :
+       std::vector<std::pair<std::string, std::string>>{{"PBS_NODEFILE", "localhost\nlocalhost\nlocalhost\n"},
+                                                        {"LSB_DJOB_HOSTFILE", "localhost\nlocalhost\nlocalhost\n"},
+                                                        {"PE_HOSTFILE", "localhost 3 all.q UNDEFINED\n"},
+                                                        {"OMPI_MCA_orte_default_hostfile", "localhost slots=3\n"}}) {
+    testing::WriteFileOrDie(file, text);
+    setenv(variable.c_str(), file.c_str(), 1);
+    LaunchOptions options;
+    EXPECT_EQ(ResolveHosts(options)->stages, 3) << variable;
+    options.stages = 4;
+    EXPECT_THAT(ResolveHosts(options).status().message(),
+                HasSubstr(absl::StrCat("but ", variable, " '", file, "' has 3")))
+        << variable;
+    options.hosts = "localhost:4";
+    EXPECT_EQ(ResolveHosts(options)->stages, 4) << "the user says otherwise";
+    options = LaunchOptions();
+    setenv(variable.c_str(), (file + ".gone").c_str(), 1);
+    EXPECT_THAT(ResolveHosts(options).status(),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(absl::StrCat("unset ", variable))));
+    unsetenv(variable.c_str());
+  }
+  EXPECT_EQ(ResolveHosts(LaunchOptions())->stages, 1);
 }
 
 }  // namespace

@@ -3,13 +3,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::ElementsAre;
 
 std::vector<TokenId> Numbers(int count) {
   std::vector<TokenId> tokens(count);
@@ -18,10 +15,7 @@ std::vector<TokenId> Numbers(int count) {
 }
 
 TargetLogprobs Rows(int32_t start, std::vector<float> logprobs) {
-  TargetLogprobs scores;
-  scores.start = start;
-  scores.logprobs = std::move(logprobs);
-  return scores;
+  return {.start = start, .logprobs = std::move(logprobs)};
 }
 
 TEST(PerplexityWindows, DoNotOverlapAndDropTheRest) {

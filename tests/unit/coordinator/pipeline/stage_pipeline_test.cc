@@ -3,7 +3,6 @@
 
 #include "coordinator/pipeline/stage_pipeline.h"
 
-#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -17,15 +16,12 @@
 #include "common/transport/loopback.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
+#include "coordinator/pipeline/roster.h"
 #include "coordinator/plan/job_plan.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr int kStages = 3;
 constexpr JobEpoch kEpoch = {.run_id = 77, .epoch = 1};
@@ -49,14 +45,15 @@ pb::Hello HelloOf(int stage, uint64_t available_bytes) {
 
 pb::ConfigureJob Job() {
   pb::ConfigureJob job;
-  SetJobSettings({.cpu_bind = CpuBind::kNone,
-                  .max_num_seqs = 4,
-                  .policy = Policy::kInterleaved,
-                  .max_num_batched_tokens = 64,
-                  .prefill_chunk = 64,
-                  .block_tokens = 16,
-                  .prefix_caching = false},
-                 &job);
+  JobSettings settings;
+  settings.cpu_bind = CpuBind::kNone;
+  settings.max_num_seqs = 4;
+  settings.policy = Policy::kInterleaved;
+  settings.max_num_batched_tokens = 64;
+  settings.prefill_chunk = 64;
+  settings.block_tokens = 16;
+  settings.prefix_caching = false;
+  SetJobSettings(settings, &job);
   return job;
 }
 
@@ -72,19 +69,16 @@ class ScriptedStage {
   // Reads what has arrived.
   void Turn() {
     while (true) {
-      const auto frame = endpoint_->Poll();
-      ASSERT_TRUE(frame.ok()) << frame.status();
-      if (!frame->has_value()) return;
-      if ((*frame)->channel() == Channel::kStep) {
-        const auto step = DecodeStep(limits, (*frame)->bytes(), steps.size(), /*expect_hidden=*/false);
-        ASSERT_TRUE(step.ok()) << step.status();
-        steps.push_back(step->batch);
+      const auto frame = endpoint_->Poll().value();
+      if (!frame.has_value()) return;
+      if (frame->channel() == Channel::kStep) {
+        const auto step = DecodeStep(limits, frame->bytes(), steps.size(), /*expect_hidden=*/false).value();
+        steps.push_back(step.batch);
         continue;
       }
-      const auto body = DecodeControl(assignments.empty() ? JobEpoch{} : kEpoch, (*frame)->bytes());
-      ASSERT_TRUE(body.ok()) << body.status();
-      if (const auto* assignment = std::get_if<pb::StageAssignment>(&*body)) assignments.push_back(*assignment);
-      if (std::holds_alternative<pb::Heartbeat>(*body)) ++wake_ups;
+      const auto body = DecodeControl(assignments.empty() ? JobEpoch{} : kEpoch, frame->bytes()).value();
+      if (const auto* assignment = std::get_if<pb::StageAssignment>(&body)) assignments.push_back(*assignment);
+      if (std::holds_alternative<pb::Heartbeat>(body)) ++wake_ups;
     }
   }
 
@@ -131,16 +125,13 @@ class ScriptedStage {
   FramePool pool_;
 };
 
-class StagePipelineTest : public ::testing::Test {
- protected:
+struct StagePipelineTest : ::testing::Test {
   // `available`: memory of the stages' hosts, bytes.
   void Start(FaultHook faults = nullptr, std::vector<uint64_t> available = {900 * kMiB, 900 * kMiB, 900 * kMiB}) {
     model_ = OpenModel("dummy://tiny/f32").value();
     hellos_.clear();
     for (int stage = 0; stage < kStages; ++stage) hellos_.push_back(HelloOf(stage, available[stage]));
-    const absl::StatusOr<JobPlan> plan = PlanJob(Job(), hellos_, *model_, kEpoch);
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    plan_ = *plan;
+    plan_ = PlanJob(Job(), hellos_, *model_, kEpoch).value();
     limits_ = LimitsOf(plan_.stages[0], model_->hyper.hidden, model_->hyper.vocab);
     pipeline_.reset();
     stages_.clear();
@@ -166,15 +157,11 @@ class StagePipelineTest : public ::testing::Test {
   void TurnAll() {
     for (auto& stage : stages_) stage->Turn();
   }
-  std::optional<StepResult> Poll() {
-    absl::StatusOr<std::optional<StepResult>> result = pipeline_->Poll();
-    EXPECT_TRUE(result.ok()) << result.status();
-    return result.ok() ? *std::move(result) : std::nullopt;
-  }
+  std::optional<StepResult> Poll() { return pipeline_->Poll().value(); }
   // What Poll fails with, its message held against `words`.
   absl::StatusCode Failure(const std::string& words) {
     const absl::Status status = pipeline_->Poll().status();
-    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+    EXPECT_THAT(status.message(), HasSubstr(words));
     return status.code();
   }
 
@@ -461,6 +448,104 @@ TEST_F(StagePipelineTest, AFrameLongerThanAnyCanBeIsALoss) {
   StartReady();
   stages_[1]->Say(large);
   EXPECT_EQ(Failure("frame on channel telemetry from rank 2 has "), absl::StatusCode::kUnavailable);
+}
+
+constexpr int64_t kSecondUs = 1000000;
+
+std::vector<pb::Hello> TwoStages() {
+  std::vector<pb::Hello> hellos(2);
+  hellos[0].set_rank(5);
+  hellos[0].set_host("alpha");
+  hellos[0].set_pid(10);
+  hellos[1].set_rank(2);
+  hellos[1].set_host("beta");
+  hellos[1].set_pid(20);
+  return hellos;
+}
+
+pb::Heartbeat Beat(int stage, uint64_t steps) {
+  pb::Heartbeat heartbeat;
+  heartbeat.set_stage(stage);
+  heartbeat.set_steps_done(steps);
+  return heartbeat;
+}
+
+pb::StageReady Ready(int stage) {
+  pb::StageReady ready;
+  ready.set_stage(stage);
+  return ready;
+}
+
+struct RosterTest : ::testing::Test {
+  RosterTest() : roster_(TwoStages(), /*progress_timeout_us=*/60 * kSecondUs, /*now_us=*/0) {}
+
+  void BecomeReady() {
+    roster_.Heard(Ready(0), 0);
+    roster_.Heard(Ready(1), 0);
+  }
+  // Both stages beat every second until `until`, without moving a counter.
+  void BeatUntil(int64_t until, uint64_t steps0, uint64_t steps1) {
+    for (int64_t now = 0; now <= until; now += kSecondUs) {
+      roster_.Heard(Beat(0, steps0), now);
+      roster_.Heard(Beat(1, steps1), now);
+    }
+  }
+
+  Roster roster_;
+};
+
+TEST_F(RosterTest, KnowsWhichRankIsWhichStage) {
+  EXPECT_EQ(roster_.stage(0).rank, 5);
+  EXPECT_EQ(roster_.StageOfRank(2), 1);
+  EXPECT_EQ(roster_.StageOfRank(1), std::nullopt);
+}
+
+TEST_F(RosterTest, ALossSaysForProgramsTooWhichStageItIsAbout) {
+  BecomeReady();
+  for (int64_t now = 0; now <= 7 * kSecondUs; now += kSecondUs) roster_.Heard(Beat(0, 0), now);
+  const absl::Status lost = roster_.CheckAlive(7 * kSecondUs, -1);
+  EXPECT_EQ(LostStage(lost), 1) << lost;
+  EXPECT_EQ(LostStage(absl::UnavailableError("the front is gone")), std::nullopt);
+}
+
+TEST_F(RosterTest, IdlenessIsNotLackOfProgress) {
+  BecomeReady();
+  BeatUntil(500 * kSecondUs, 5, 5);
+  EXPECT_TRUE(roster_.CheckAlive(500 * kSecondUs, -1).ok());
+}
+
+TEST_F(RosterTest, LoadingWithoutMovingBytesIsALossOfTheStageThatIsNotReady) {
+  roster_.Heard(Ready(0), 0);
+  BeatUntil(61 * kSecondUs, 0, 0);
+  const absl::Status status = roster_.CheckAlive(61 * kSecondUs, -1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("stage 1 on beta (process 20): loading without progress"));
+}
+
+TEST_F(RosterTest, StreamedBytesAndMemoryAreProgressBeforeAnyWeightIsLoaded) {
+  for (const auto set : {&pb::Heartbeat::set_bytes_streamed, &pb::Heartbeat::set_bytes_touched}) {
+    Roster roster(TwoStages(), /*progress_timeout_us=*/60 * kSecondUs, /*now_us=*/0);
+    for (int64_t now = 0; now <= 61 * kSecondUs; now += kSecondUs) {
+      pb::Heartbeat heartbeat = Beat(0, 0);
+      (heartbeat.*set)(now > 50 * kSecondUs ? 50 : static_cast<uint64_t>(now / kSecondUs));
+      roster.Heard(heartbeat, now);
+      roster.Heard(Beat(1, 0), now);
+    }
+    EXPECT_TRUE(roster.CheckAlive(61 * kSecondUs, -1).ok());
+  }
+}
+
+TEST_F(RosterTest, AMovingCounterRestartsTheProgressClock) {
+  BecomeReady();
+  BeatUntil(50 * kSecondUs, 5, 4);
+  pb::Heartbeat moved = Beat(1, 4);
+  moved.set_layers_done(1);
+  roster_.Heard(moved, 50 * kSecondUs);
+  for (int64_t now = 51; now <= 100; ++now) {
+    roster_.Heard(Beat(0, 5), now * kSecondUs);
+    roster_.Heard(moved, now * kSecondUs);
+  }
+  EXPECT_TRUE(roster_.CheckAlive(100 * kSecondUs, 4).ok());
 }
 
 }  // namespace

@@ -5,27 +5,22 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr JobEpoch kJob = {.run_id = 5, .epoch = 2};
 constexpr int kReaders = 2;
 
-class WeightServiceTest : public ::testing::Test {
- protected:
+struct WeightServiceTest : ::testing::Test {
   WeightServiceTest() {
     path_ = testing::WriteTinyModel(directory_.File("m.gguf"), {.layers = 4, .ffn = 640});
     model_ = OpenModel(path_).value();
@@ -105,20 +100,18 @@ TEST_F(WeightServiceTest, RefusesWhatIsNotTheStagesOwnInOneMessage) {
   const uint64_t size = model_->file->fingerprints()[0].size_bytes;
   EXPECT_TRUE(RefusalOf(0, PartOf("blk.1.ffn_up.weight", 0, 100)).ok());
   const absl::Status refusal = RefusalOf(0, PartOf("blk.2.ffn_up.weight", 0, 100));
-  EXPECT_EQ(refusal.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(refusal.message(), HasSubstr("stage 0 asked for bytes ["));
+  EXPECT_THAT(refusal, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stage 0 asked for bytes [")));
   EXPECT_THAT(refusal.message(), HasSubstr("neither a header nor in its own tensors"));
   // The other stage is served on.
   EXPECT_TRUE(RefusalOf(1, PartOf("blk.2.ffn_up.weight", 0, 100)).ok());
   EXPECT_THAT(RefusalOf(1, {0, size - 10, 20}).message(), HasSubstr("asked for bytes"));
 }
 
-TEST_F(WeightServiceTest, NoPartOfARangeMayLieOutside) {
+TEST_F(WeightServiceTest, ARangeThatLiesOutsideInPartOrInAnotherFileIsRefused) {
   const GgufTensor& tensor = *model_->file->FindTensor("blk.2.ffn_down.weight");
   EXPECT_FALSE(RefusalOf(1, PartOf("blk.2.ffn_down.weight", tensor.bytes - 10, 11)).ok());
+  EXPECT_FALSE(RefusalOf(0, {1, 0, 10}).ok());
 }
-
-TEST_F(WeightServiceTest, AnotherFileThanThereIsIsRefused) { EXPECT_FALSE(RefusalOf(0, {1, 0, 10}).ok()); }
 
 TEST_F(WeightServiceTest, AFarOffsetIsRefused) { EXPECT_FALSE(RefusalOf(0, {0, UINT64_MAX - 100, 100}).ok()); }
 
@@ -152,9 +145,8 @@ TEST_F(WeightServiceTest, StagesAreServedInTurnAndNoneGetsAheadOfItsHost) {
 
 TEST_F(WeightServiceTest, AFileThatWasCutMeanwhileIsAFinalError) {
   std::filesystem::resize_file(path_, 2000);
-  const absl::Status refusal = RefusalOf(0, PartOf("blk.0.ffn_up.weight", 0, 100));
-  EXPECT_EQ(refusal.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(refusal.message(), HasSubstr("changed or was cut while in use"));
+  EXPECT_THAT(RefusalOf(0, PartOf("blk.0.ffn_up.weight", 0, 100)),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("changed or was cut while in use")));
 }
 
 }  // namespace

@@ -3,14 +3,10 @@
 
 #include "common/host/host_info.h"
 #include "coordinator/plan/job_plan.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 std::vector<int> Range(int count) {
   std::vector<int> cpus;
@@ -22,9 +18,8 @@ std::vector<int> Range(int count) {
 pb::Hello RankOn(const std::string& host, const std::string& machine, const std::vector<int>& allowed, int quota = 0) {
   pb::Hello hello;
   hello.set_host(host);
-  const auto places = SyntheticCpuPlaces(machine, allowed);
-  EXPECT_TRUE(places.ok()) << places.status();
-  for (const CpuPlace& place : *places) {
+  const auto places = SyntheticCpuPlaces(machine, allowed).value();
+  for (const CpuPlace& place : places) {
     pb::CpuPlace* out = hello.add_cpus();
     out->set_cpu(place.cpu);
     out->set_core(place.core);
@@ -192,9 +187,11 @@ TEST(CpuPlan, AQuotaIsContendedByAllThreadsOfTheHost) {
   EXPECT_THAT(Contended(Stages(2, "core:16 pu:2", 32, /*quota=*/8), 5, true), ElementsAre(true, true));
 }
 
-TEST(CpuPlan, ARankThatKnowsNoCoresIsContendedByMoreThreadsThanItMayRun) {
+TEST(CpuPlan, ARankThatKnowsNoCoresSharesWhatItMayUseAndIsContendedByMoreThreadsThanThat) {
   std::vector<pb::Hello> stages(2);
   for (pb::Hello& hello : stages) hello.set_allowed_cores(6);
+  EXPECT_THAT(ThreadsOf(stages), ElementsAre(3, 3));
+  EXPECT_EQ(CpusOf(stages), Sets(2));
   EXPECT_THAT(Contended(stages, 3, true), ElementsAre(false, false));
   EXPECT_THAT(Contended(stages, 4, true), ElementsAre(true, true));
 }
@@ -203,13 +200,6 @@ TEST(CpuPlan, HostsAreCountedApart) {
   EXPECT_EQ(CpusOf({RankOn("a", "core:4 pu:1", Range(4)), RankOn("b", "core:3 pu:1", Range(3)),
                     RankOn("a", "core:4 pu:1", Range(4))}),
             (Sets{{0, 1}, {0, 1, 2}, {2, 3}}));
-}
-
-TEST(CpuPlan, ARankThatKnowsNoCoresSharesWhatItMayUse) {
-  std::vector<pb::Hello> stages(2);
-  for (pb::Hello& hello : stages) hello.set_allowed_cores(6);
-  EXPECT_THAT(ThreadsOf(stages), ElementsAre(3, 3));
-  EXPECT_EQ(CpusOf(stages), Sets(2));
 }
 
 }  // namespace

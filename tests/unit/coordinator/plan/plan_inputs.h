@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/model/model_description.h"
@@ -22,9 +21,7 @@ inline constexpr uint64_t kGiB = uint64_t{1} << 30;
 // By default 28 layers, 40960 tokens of context, a KV head width of 1024: 4096 bytes of f16 keys and values a token and
 // layer.
 inline std::shared_ptr<const ModelDescription> Model(const std::string& name = "qwen3-0.6b/q8_0") {
-  auto model = OpenModel("dummy://" + name);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return *model;
+  return OpenModel("dummy://" + name).value();
 }
 
 // A stage on a host without a BF16 dot.
@@ -40,7 +37,10 @@ inline pb::Hello StageOn(const std::string& host, uint64_t available_bytes = 8 *
 
 inline pb::ConfigureJob Job() {
   pb::ConfigureJob job;
-  SetJobSettings({.policy = Policy::kInterleaved, .prefix_caching = false}, &job);
+  JobSettings settings;
+  settings.policy = Policy::kInterleaved;
+  settings.prefix_caching = false;
+  SetJobSettings(settings, &job);
   return job;
 }
 
@@ -48,9 +48,7 @@ inline constexpr JobEpoch kEpoch = {.run_id = 7, .epoch = 3};
 
 inline JobPlan Planned(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages,
                        const ModelDescription& model = *Model()) {
-  absl::StatusOr<JobPlan> plan = PlanJob(job, stages, model, kEpoch);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? *std::move(plan) : JobPlan{.group_blocks = {0, 0}};
+  return PlanJob(job, stages, model, kEpoch).value();
 }
 
 // Why it is refused.
@@ -75,11 +73,7 @@ inline ClusterQuestion Question(int hosts, const std::string& model = "qwen3-0.6
   return question;
 }
 
-inline ClusterPlan Plan(const ClusterQuestion& question) {
-  absl::StatusOr<ClusterPlan> plan = PlanCluster(question);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? *std::move(plan) : ClusterPlan{};
-}
+inline ClusterPlan Plan(const ClusterQuestion& question) { return PlanCluster(question).value(); }
 
 }  // namespace stagecoach
 

@@ -2,20 +2,16 @@
 
 #include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
 
 using ::testing::DoubleNear;
-using ::testing::ElementsAre;
 
 // 1 GB/s and 2 GOP/s of int8, 1 of f32, for each of two stages' threads.
 HostFacts Host(int cores = 1) {
-  HostFacts host;
-  host.name = "h";
-  host.cores = cores;
+  HostFacts host = {.name = "h", .cores = cores};
   host.speeds = {{.stages = 1,
                   .threads = cores,
                   .read_gbps = 1.0,

@@ -12,26 +12,20 @@
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/gguf_writer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using testing::TinyModelOptions;
 using testing::WriteTinyModel;
 
 // A model whose rows are whole blocks of every type.
 TinyModelOptions Wide() { return {.layers = 2, .hidden = 256, .heads = 8, .kv_heads = 4, .head_dim = 32, .ffn = 512}; }
 
-class Quantizing : public ::testing::Test {
- protected:
+struct Quantizing : ::testing::Test {
   std::unique_ptr<GgufFile> Open(const TinyModelOptions& options) {
     return *GgufFile::Open(WriteTinyModel(directory_.File("in.gguf"), options));
   }
@@ -121,9 +115,8 @@ TEST_F(Quantizing, RefusesToQuantiseTwiceButCopiesWhatHasTheTypeAlready) {
   TinyModelOptions options = Wide();
   options.type = TensorType::kQ8_0;
   const auto file = Open(options);
-  const auto again = PlanQuantize(*file, {.matrices = TensorType::kQ4_0});
-  EXPECT_EQ(again.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(again.status().message()), HasSubstr("has type Q8_0, expected F32, F16, BF16 or Q6_K"));
+  EXPECT_THAT(PlanQuantize(*file, {.matrices = TensorType::kQ4_0}).status(),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("has type Q8_0, expected F32, F16, BF16 or Q6_K")));
   ASSERT_TRUE(ToQ8_0(*file).ok());
   const auto copy = *GgufFile::Open(out_);
   ASSERT_THAT(copy->tensors(), SizeIs(file->tensors().size()));
@@ -224,9 +217,8 @@ TEST_F(Quantizing, ADamagedTensorIsRefusedAlsoWhereItIsOnlyCopied) {
                        std::vector<float>(static_cast<size_t>(32 * rows), tensor == std::string(name) ? 0 : 1));
     }
     const auto file = Open(writer);
-    const auto result = ToQ8_0(*file);
-    EXPECT_EQ(result.status().code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(result.status().message()), HasSubstr(absl::StrCat("'", name, "' is all zeros")));
+    EXPECT_THAT(ToQ8_0(*file).status(),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(absl::StrCat("'", name, "' is all zeros"))));
     EXPECT_THAT(FilesLeft(), IsEmpty());
     EXPECT_TRUE(ToQ8_0(*file, {.replace = true, .allow_damaged = true}).ok());
     std::filesystem::remove(out_);
@@ -243,8 +235,7 @@ TEST_F(Quantizing, ADiskThatIsTooSmallIsNoticedAtOnceAndNothingIsLeft) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const auto result = ToQ8_0(*file);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr(out_));
+  EXPECT_THAT(result.status(), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(out_)));
   EXPECT_THAT(FilesLeft(), IsEmpty());
 }
 
@@ -252,8 +243,7 @@ TEST_F(Quantizing, AnInterruptedRunLeavesNothing) {
   const auto file = Open(Wide());
   QuantizeRun run;
   run.progress = [](uint64_t) { return absl::CancelledError("enough"); };
-  const auto result = ToQ8_0(*file, run);
-  EXPECT_EQ(result.status(), absl::CancelledError("enough"));
+  EXPECT_EQ(ToQ8_0(*file, run).status(), absl::CancelledError("enough"));
   EXPECT_THAT(FilesLeft(), IsEmpty());
 }
 
@@ -264,16 +254,14 @@ TEST_F(Quantizing, AFileThatAppearsMeanwhileIsNotReplaced) {
     testing::WriteFileOrDie(out_, "mine");
     return absl::OkStatus();
   };
-  const auto result = ToQ8_0(*file, run);
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(ToQ8_0(*file, run).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(testing::ReadFileOrDie(out_), "mine");
   EXPECT_THAT(FilesLeft(), ElementsAre("out.gguf"));
 }
 
 TEST_F(Quantizing, ADirectoryThatIsNotThereIsAnError) {
-  const auto result = ToQ8_0(*Open(Wide()), {.out_path = directory_.File("no/out.gguf")});
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr("No such file or directory"));
+  EXPECT_THAT(ToQ8_0(*Open(Wide()), {.out_path = directory_.File("no/out.gguf")}).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("No such file or directory")));
 }
 
 }  // namespace

@@ -1,31 +1,22 @@
 #include "coordinator/report/write_report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <regex>
-#include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/report/report_tables.h"
 #include "coordinator/report/report_text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "coordinator/report/sweep_cells.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/report/synthetic_sweep.h"
 #include "tests/testing/report/xml_check.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 std::vector<ReportFigure> FiguresOf(const std::vector<SweepPoint>& points) {
   const std::vector<SweepCell> cells = SweepCells(points);
@@ -51,11 +42,11 @@ const ReportFigure& Find(const std::vector<ReportFigure>& figures, const std::st
   return *std::find_if(figures.begin(), figures.end(), [&](const ReportFigure& figure) { return figure.id == id; });
 }
 
-std::string FreshDirectory(const std::string& name) {
-  const std::string directory = ::testing::TempDir() + "/" + name;
-  std::filesystem::remove_all(directory);
-  return directory;
-}
+// Of a directory that is not there yet.
+struct WriteReportTest : ::testing::Test {
+  const testing::TempDir temporary;
+  const std::string directory = temporary.File("report");
+};
 
 TEST(ReportFigures, AreWellFormedPicturesWithASentenceEach) {
   const std::vector<ReportFigure> figures = FiguresOf(SyntheticExperiment());
@@ -171,8 +162,7 @@ TEST(ReportFigures, ShowTheChoiceThatMattersMostFirst) {
       point.result.output_tokens_per_s = 100 * (point.config.policy == Policy::kDecodePriority ? by_policy : 1) *
                                          (point.config.prefill_chunk == 64 ? by_chunk : 1);
     }
-    const std::vector<SweepCell> cells = SweepCells(points);
-    return Ids(ReportSections(PointersTo(cells)).back().figures);
+    return Ids(ReportSections(PointersTo(SweepCells(points))).back().figures);
   };
   EXPECT_THAT(choices(1.1, 1.5), ElementsAre("chunks", "policies"));
   EXPECT_THAT(choices(1.5, 1.1), ElementsAre("policies", "chunks"));
@@ -393,15 +383,13 @@ TEST(PointsCsv, NamesFieldsByTheirPathAndKeepsEveryDigit) {
   EXPECT_EQ(cell("prediction.source"), "\"profile synthetic.json\"");
 }
 
-TEST(WriteSweepReport, WritesThePageTheTableAndThePictures) {
-  const std::string directory = FreshDirectory("report_files");
+TEST_F(WriteReportTest, WritesThePageTheTableAndThePictures) {
   const std::vector<SweepPoint> points = SyntheticExperiment();
-  const absl::StatusOr<SweepReportFiles> files = WriteSweepReport(points, directory);
-  ASSERT_TRUE(files.ok()) << files.status();
-  EXPECT_EQ(testing::ReadFileOrDie(files->page), PageOf(points));
-  EXPECT_EQ(testing::ReadFileOrDie(files->table), PointsCsv(points));
-  EXPECT_EQ(files->figures.size(), FiguresOf(points).size());
-  for (const std::string& figure : files->figures) EXPECT_EQ(XmlProblem(testing::ReadFileOrDie(figure)), "");
+  const SweepReportFiles files = WriteSweepReport(points, directory).value();
+  EXPECT_EQ(testing::ReadFileOrDie(files.page), PageOf(points));
+  EXPECT_EQ(testing::ReadFileOrDie(files.table), PointsCsv(points));
+  EXPECT_EQ(files.figures.size(), FiguresOf(points).size());
+  for (const std::string& figure : files.figures) EXPECT_EQ(XmlProblem(testing::ReadFileOrDie(figure)), "");
 }
 
 TEST(WriteSweepReport, GivesTheSameBytesForTheSamePoints) {
@@ -409,34 +397,158 @@ TEST(WriteSweepReport, GivesTheSameBytesForTheSamePoints) {
   EXPECT_EQ(PageOf(points), PageOf(SyntheticExperiment()));
 }
 
-TEST(WriteSweepReport, DeletesPicturesOfAnEarlierReport) {
-  const std::string directory = FreshDirectory("report_stale");
-  const auto first = WriteSweepReport(SyntheticSweep({.stages = {1, 2}, .repetitions = 1}), directory);
-  ASSERT_TRUE(first.ok()) << first.status();
+TEST_F(WriteReportTest, DeletesPicturesOfAnEarlierReport) {
+  const auto first = WriteSweepReport(SyntheticSweep({.stages = {1, 2}, .repetitions = 1}), directory).value();
   const auto second =
-      WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1}), directory);
-  ASSERT_TRUE(second.ok()) << second.status();
+      WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1}), directory).value();
   size_t pictures = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory + "/figures")) ++pictures;
-  EXPECT_EQ(pictures, second->figures.size());
-  EXPECT_LT(second->figures.size(), first->figures.size());
+  EXPECT_EQ(pictures, second.figures.size());
+  EXPECT_LT(second.figures.size(), first.figures.size());
 }
 
-TEST(WriteSweepReport, SaysWhatItCannotDo) {
-  EXPECT_EQ(WriteSweepReport({}, FreshDirectory("report_none")).status().code(), absl::StatusCode::kInvalidArgument);
-  const auto written = WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), "/proc/none");
-  EXPECT_EQ(written.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(written.status().message()), HasSubstr("/proc/none"));
+TEST_F(WriteReportTest, SaysWhatItCannotDo) {
+  EXPECT_EQ(WriteSweepReport({}, directory).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), "/proc/none").status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("/proc/none")));
 }
 
-TEST(WriteSweepReport, LeavesNoHalfOfAFileThatItCannotReplace) {
-  const std::string directory = FreshDirectory("report_in_the_way");
+TEST_F(WriteReportTest, LeavesNoHalfOfAFileThatItCannotReplace) {
   std::filesystem::create_directories(directory + "/points.csv/full");
-  const auto written = WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), directory);
-  EXPECT_EQ(written.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(written.status().message()), HasSubstr("points.csv': cannot replace: "));
+  EXPECT_THAT(WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), directory).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("points.csv': Is a directory")));
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
     EXPECT_NE(entry.path().extension(), ".new") << entry.path();
+  }
+}
+
+std::vector<std::string> LabelsOf(const CellPointers& cells, const std::vector<SweepField>& along) {
+  const CellLabels labels(cells, along);
+  std::vector<std::string> texts;
+  for (const SweepCell* cell : cells) texts.push_back(labels.Of(*cell));
+  return texts;
+}
+
+TEST(SpreadOf, IsTheMedianWithTheEnds) {
+  const Spread odd = SpreadOf({3, 1, 2}), even = SpreadOf({4, 1, 2, 3}), none = SpreadOf({std::nan("")});
+  EXPECT_EQ(odd.median, 2);
+  EXPECT_EQ(odd.low, 1);
+  EXPECT_EQ(odd.high, 3);
+  EXPECT_EQ(even.median, 2.5);
+  EXPECT_EQ(none.count, 0);
+}
+
+TEST(SweepCells, JoinsTheRepetitionsOfAConfiguration) {
+  const std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 3});
+  const std::vector<SweepCell> cells = SweepCells(points);
+  ASSERT_EQ(cells.size(), 4u);
+  for (const SweepCell& cell : cells) EXPECT_EQ(cell.runs.size(), 3u);
+}
+
+TEST(SweepCells, KeepsWhatWasSimulatedApart) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
+  points.push_back(points[0]);
+  points[1].simulated = true;
+  EXPECT_EQ(SweepCells(points).size(), 2u);
+}
+
+TEST(SweepCells, TakesTheLastPointOfARepetition) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
+  points.insert(points.begin(), points[0]);
+  points[0].error = "it was lost";
+  const std::vector<SweepCell> cells = SweepCells(points);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].runs.size(), 1u);
+  EXPECT_TRUE(cells[0].failures.empty());
+}
+
+TEST(SweepCells, LearnsFromTheRunWhatWasLeftOpen) {
+  std::vector<SweepPoint> points =
+      SyntheticSweep({.stages = {2}, .threads = {3}, .concurrency = {4}, .repetitions = 1});
+  points[0].config.stages = points[0].config.threads = 0;
+  const std::vector<SweepCell> cells = SweepCells(points);
+  EXPECT_EQ(cells[0].stages, 2);
+  EXPECT_EQ(cells[0].threads, 3);
+}
+
+TEST(SweepCells, NamesModelsByTheirFileUnlessThatIsAmbiguous) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2, 4}, .concurrency = {4}, .repetitions = 1});
+  points[0].config.model = "/a/m.gguf";
+  points[1].config.model = "/b/m.gguf";
+  points[2].config.model = "/b/other.gguf";
+  const std::vector<SweepCell> cells = SweepCells(points);
+  EXPECT_EQ(cells[0].model_name, "/a/m.gguf");
+  EXPECT_EQ(cells[1].model_name, "/b/m.gguf");
+  EXPECT_EQ(cells[2].model_name, "other.gguf");
+  points[1].config.model = "dummy://qwen3-0.6b/q8_0";
+  EXPECT_EQ(SweepCells(points)[1].model_name, "qwen3-0.6b/q8_0");
+}
+
+TEST(CellLabels, TellWhatDiffersAndWhatIsUnusual) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 1});
+  const std::vector<SweepPoint> other =
+      SyntheticSweep({.stages = {2}, .concurrency = {8}, .policies = {Policy::kPrefillFirst}, .repetitions = 1});
+  points.insert(points.end(), other.begin(), other.end());
+  const std::vector<SweepCell> cells = SweepCells(points);
+  EXPECT_THAT(LabelsOf(PointersTo(cells), {}),
+              ElementsAre("1 stage, 4 at once", "1 stage, 8 at once", "2 stages, 4 at once", "2 stages, 8 at once",
+                          "2 stages, 8 at once, policy prefill-first"));
+  EXPECT_THAT(LabelsOf({&cells[3], &cells[4]}, {}), ElementsAre("policy decode-priority", "policy prefill-first"));
+  EXPECT_THAT(UsualTexts(PointersTo(cells)), ElementsAre("policy decode-priority"));
+}
+
+TEST(CellLabels, SayWhatWasNotReal) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {2}, .concurrency = {8}, .repetitions = 1});
+  for (const SyntheticMatrix& matrix :
+       {SyntheticMatrix{.stages = {2}, .concurrency = {8}, .repetitions = 1, .link_latency_s = 0.002},
+        SyntheticMatrix{.stages = {2}, .concurrency = {8}, .repetitions = 1, .simulated = true}}) {
+    points.push_back(SyntheticSweep(matrix)[0]);
+  }
+  EXPECT_THAT(LabelsOf(PointersTo(SweepCells(points)), {SweepField::kStages}),
+              ElementsAre("real links, measured", "emulated links (2 ms)", "simulated"));
+}
+
+TEST(CellLabels, TellTheLoadOnce) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4, 8}, .repetitions = 1});
+  points[1].config.arrivals = "poisson:2";
+  points[1].config.concurrency = 0;
+  EXPECT_THAT(LabelsOf(PointersTo(SweepCells(points)), {}), ElementsAre("4 at once", "poisson:2 arrivals"));
+}
+
+TEST(GroupCells, IgnoresWhatFollowsTheFieldThatIsLookedAt) {
+  // Here `max_num_seqs` and `requests` go with `concurrency`.
+  const std::vector<SweepCell> cells =
+      SweepCells(SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8, 16}, .repetitions = 1}));
+  EXPECT_EQ(GroupCells(PointersTo(cells), {SweepField::kConcurrency}).size(), 2u);
+  EXPECT_EQ(GroupCells(PointersTo(cells), {SweepField::kStages}).size(), 3u);
+}
+
+TEST(GroupCells, KeepsApartWhatWasVariedOnItsOwn) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4, 8}, .repetitions = 1});
+  points.push_back(points[0]);
+  points.back().config.max_num_seqs = 100;
+  EXPECT_EQ(GroupCells(PointersTo(SweepCells(points)), {SweepField::kConcurrency}).size(), 3u);
+}
+
+TEST(PredictionRatio, IsOfWhatThePredictionSpeaksOf) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {2}, .concurrency = {1, 8}, .repetitions = 2});
+  for (SweepPoint& point : points) {
+    point.prediction->output_tokens_per_s = 100;
+    point.result.output_tokens_per_s = 80 + 20 * static_cast<double>(point.config.repetition);
+  }
+  const std::vector<SweepCell> cells = SweepCells(points);
+  for (const PredictedQuantity& quantity : PredictedQuantities()) {
+    const std::string id = quantity.id;
+    if (id == "output-rate") {
+      EXPECT_NEAR(RatioOf(cells[0], quantity)->ratio(), 0.9, 1e-12);
+    }
+    if (id == "ttft") {  // of a prompt alone
+      EXPECT_TRUE(RatioOf(cells[0], quantity).has_value());
+      EXPECT_FALSE(RatioOf(cells[1], quantity).has_value());
+    }
+    if (id == "prefill-rate") {
+      EXPECT_FALSE(RatioOf(cells[0], quantity).has_value());
+    }
   }
 }
 

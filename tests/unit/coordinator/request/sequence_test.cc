@@ -3,9 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "coordinator/request/request_room.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
@@ -53,8 +51,6 @@ TEST(SequenceDeathTest, ATokenPastTheEndIsOurBug) {
   EXPECT_DEATH(sequence.token(2), "position");
 }
 
-using ::testing::HasSubstr;
-
 constexpr RoomLimits kLimits = {.context = 100, .blocks = 5, .block_tokens = 16};  // 80 tokens of KV
 
 TEST(RequestRoom, ARequestNeedsKvForAllTokensButTheLastNewOne) {
@@ -62,7 +58,7 @@ TEST(RequestRoom, ARequestNeedsKvForAllTokensButTheLastNewOne) {
   const absl::Status status = CheckRoom(60, 22, kLimits);
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(
-      std::string(status.message()),
+      status.message(),
       HasSubstr("60 prompt tokens and up to 22 new ones need KV for 81 tokens, the pool holds 80 (5 blocks of 16)"));
 }
 

@@ -1,8 +1,10 @@
-// How much of the work is done twice when the pool is too small for what was admitted.
+// Whom the scheduler admits, preempts and charges; how much work it repeats, and how many sequences it looks at
+// (tests/bench/scheduler_bench.cc has the time).
 
 #include "coordinator/schedule/scheduler.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/schedule/scheduler_machine.h"
+#include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
 namespace {
@@ -24,7 +26,8 @@ double RecomputedShare(const SchedulerOptions& options, int sequences, int64_t p
 TEST(Admission, RecomputesLittleWhenManyMoreSequencesWaitThanThePoolHolds) {
   // A sequence needs 7 blocks at first and 25 in the end. Admitted into whatever is free, 40 % of all rows were
   // computed more than once.
-  SchedulerOptions options{.max_num_seqs = 96, .group_blocks = {204}, .context = 800, .max_open_tokens = 800};
+  SchedulerOptions options{{.max_num_seqs = 96, .policy = Policy::kInterleaved, .prefix_caching = false},
+                           {.group_blocks = {204}, .context = 800, .max_open_tokens = 800}};
   for (const auto& [policy, name] : kPolicies) {
     options.policy = policy;
     EXPECT_LT(RecomputedShare(options, 96, 200, 600), 0.185) << name;
@@ -36,7 +39,8 @@ TEST(Admission, RecomputesLittleWhenManyMoreSequencesWaitThanThePoolHolds) {
 
 // How many of two sequences run together when the second one comes as the first one decodes its first row.
 size_t RunningTogether(int32_t blocks, const SequenceSpec& first, const SequenceSpec& second) {
-  const SchedulerOptions options{.block_tokens = 4, .group_blocks = {blocks}, .context = 32, .max_open_tokens = 64};
+  const SchedulerOptions options{{.policy = Policy::kInterleaved, .block_tokens = 4, .prefix_caching = false},
+                                 {.group_blocks = {blocks}, .context = 32, .max_open_tokens = 64}};
   Machine machine(options);
   machine.Add(first);
   machine.Step();
@@ -44,15 +48,137 @@ size_t RunningTogether(int32_t blocks, const SequenceSpec& first, const Sequence
   return machine.Submit().slices.size();
 }
 
-TEST(Admission, KeepsBlocksForTheGrowthOfThoseThatDecode) {
+TEST(Admission, KeepsAsManyBlocksAsThoseThatDecodeCanStillNeed) {
   // The first one has its second block, and may need four more.
   EXPECT_EQ(RunningTogether(7, Spec(1, 6, 20), Spec(2, 6, 20)), 1u);
   EXPECT_EQ(RunningTogether(8, Spec(1, 6, 20), Spec(2, 6, 20)), 2u);
-}
-
-TEST(Admission, KeepsNoMoreBlocksThanThoseThatDecodeCanStillNeed) {
   EXPECT_EQ(RunningTogether(5, Spec(1, 6, 8), Spec(2, 6, 8)), 1u);
   EXPECT_EQ(RunningTogether(5, Spec(1, 6, 7), Spec(2, 6, 8)), 2u) << "one more block, for rows 8 to 11";
+}
+
+SequenceSpec OfClass(SequenceSpec spec, PriorityClass priority_class) {
+  spec.priority_class = priority_class;
+  return spec;
+}
+
+TEST(SchedulerClasses, OfALowerClassOneIsAdmittedLaterAndPreemptedFirstWhoeverCameBefore) {
+  Machine machine(TightOptions());
+  machine.Add(OfClass(Spec(1, 7, 8), PriorityClass::kBatch));
+  machine.Add(Spec(2, 7, 8));
+  const MicroBatch first = machine.Submit();
+  ASSERT_EQ(first.open.size(), 2u);
+  EXPECT_EQ(first.open[0].sequence, 2u);
+  EXPECT_THAT(machine.scheduler.RunningByClass(), ElementsAre(0, 1, 1));
+  machine.Confirm();
+  machine.Step();
+  machine.Add(OfClass(Spec(3, 7, 2), PriorityClass::kBatch));
+  machine.Add(OfClass(Spec(4, 7, 2), PriorityClass::kInteractive));
+  EXPECT_THAT(machine.Submit().free, ElementsAre(1u));
+  machine.Confirm();
+  EXPECT_THAT(machine.RunToTheEnd(), ElementsAre(4u, 1u, 3u));
+}
+
+TEST(SchedulerClasses, WhatBeganInAJobThatIsGoneGoesBeforeWhatWaits) {
+  SchedulerOptions options = SmallOptions();
+  options.max_num_seqs = 1;
+  Machine machine(options);
+  for (SequenceId id = 1; id <= 4; ++id) {
+    SequenceSpec spec = Spec(id, 6, 8);
+    if (id >= 3) spec.output = ComputeAlone(spec, options.context).output, spec.output.resize(2);
+    machine.Add(std::move(spec));
+  }
+  EXPECT_THAT(machine.RunToTheEnd(), ElementsAre(3u, 4u, 1u, 2u));
+}
+
+TEST(SchedulerClasses, ATenantIsChargedForWhatIsComputedForItOnce) {
+  SchedulerOptions options = SmallOptions();
+  options.prefix_caching = true;
+  Machine machine(options);
+  SequenceSpec spec = Spec(1, 8, 2);
+  spec.tenant = "a";
+  machine.Add(spec);
+  machine.Step();
+  ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
+  machine.RunToTheEnd();
+  EXPECT_EQ(machine.scheduler.queue().CounterOf("a"), 8 + 2 * 2);
+  spec.id = 2;
+  machine.Add(spec);
+  machine.RunToTheEnd();
+  EXPECT_EQ(machine.scheduler.queue().CounterOf("a"), 12 + 4 + 2 * 2) << "a block of the prompt was found";
+}
+
+constexpr int kSequences = 1024;
+
+SchedulerOptions Options() {
+  return {{.max_num_seqs = kSequences,
+           .policy = Policy::kInterleaved,
+           .max_num_batched_tokens = 2 * kSequences,
+           .block_tokens = 16,
+           .prefix_caching = false},
+          {.group_blocks = {4 * kSequences}, .context = 64, .max_open_tokens = 4 * kSequences}};
+}
+
+class CountingMachine : public Machine {
+ public:
+  explicit CountingMachine(const SchedulerOptions& options) : Machine(options, /*checked=*/false) {}
+
+  void Add(SequenceId id) { Machine::Add({.id = id, .prompt = {1, 2}, .max_new_tokens = 60}); }
+
+  // The visits of a micro-batch on its way through the scheduler, and its slices.
+  std::pair<uint64_t, size_t> Step() {
+    const uint64_t before = scheduler.counters().visits;
+    const size_t slices = Submit().slices.size();
+    Confirm();
+    return {scheduler.counters().visits - before, slices};
+  }
+};
+
+TEST(SchedulerCost, AMicroBatchLooksTwiceAtEverySequenceThatItHolds) {
+  CountingMachine machine(Options());
+  for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
+  for (int step = 0; step < 4; ++step) {  // the first one admits them all
+    const auto [visits, slices] = machine.Step();
+    EXPECT_EQ(slices, kSequences);
+    EXPECT_EQ(visits, 2 * slices) << "step " << step;
+  }
+}
+
+TEST(SchedulerCost, AMicroBatchLooksAtNobodyElse) {
+  SchedulerOptions options = Options();
+  options.micro_batches = 256;
+  CountingMachine machine(options);
+  for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
+  machine.Step();
+  const auto [visits, slices] = machine.Step();  // of 1,024 decoding ones each of 256 micro-batches takes 4
+  EXPECT_EQ(slices, 4u);
+  EXPECT_EQ(visits, 8u);
+}
+
+TEST(SchedulerCost, AdmissionOfOneDoesNotDependOnHowManyRunOrWait) {
+  SchedulerOptions options = Options();
+  options.max_num_seqs = kSequences / 2 + 1;
+  options.micro_batches = 256;
+  CountingMachine machine(options);
+  for (SequenceId id = 0; id < kSequences / 2; ++id) machine.Add(id);
+  machine.Step();
+  for (SequenceId id = kSequences / 2; id < kSequences; ++id) machine.Add(id);
+  const auto [visits, slices] = machine.Step();
+  EXPECT_EQ(slices, 2 + 1u) << "two decode rows and a prompt";
+  EXPECT_EQ(visits, 2 * slices);
+}
+
+TEST(SchedulerCost, NoPolicyLooksAtThoseThatWait) {
+  for (const auto& [policy, name] : kPolicies) {
+    SchedulerOptions options = Options();
+    options.max_num_seqs = 8;
+    options.policy = policy;
+    CountingMachine machine(options);
+    for (SequenceId id = 0; id < kSequences; ++id) machine.Add(id);
+    for (int step = 0; step < 20; ++step) {
+      const auto [visits, slices] = machine.Step();
+      EXPECT_EQ(visits, 2 * slices) << name << ", step " << step;
+    }
+  }
 }
 
 }  // namespace

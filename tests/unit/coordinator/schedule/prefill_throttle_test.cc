@@ -1,15 +1,19 @@
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
+#include "common/job/job_choices.h"
+#include "coordinator/schedule/chunk_planner.h"
+#include "coordinator/schedule/policy/least_squares.h"
 #include "coordinator/schedule/policy/step_time.h"
 #include "coordinator/schedule/policy/throttled.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::DoubleNear;
 
 constexpr int64_t kMostRows = 512;
 constexpr double kSeenAll = 2 * kMostRows;  // rows of a step of late
@@ -226,6 +230,276 @@ TEST(DerivedGap, GrowsWhereHalfOfTheRateDoesNotFitIntoIt) {
   EXPECT_GT(one_decodes.gap_ms, 250);
   EXPECT_GE(one_decodes.rate, 0.5);
   EXPECT_LT(one_decodes.rate, 0.51) << "no longer than half of the rate takes";
+}
+
+constexpr int64_t kMost = 512;
+constexpr double kPairUs = 0.02, kRowUs = 200, kStepUs = 3000;
+
+MicroBatch Batch(const std::vector<std::pair<int32_t, int32_t>>& start_and_count) {
+  MicroBatch batch;
+  for (const auto& [start, count] : start_and_count) batch.slices.push_back({.start = start, .count = count});
+  return batch;
+}
+
+int64_t TimeUs(const MicroBatch& batch) {
+  double us = kStepUs;
+  for (const SequenceSlice& slice : batch.slices) {
+    us += kPairUs * slice.count * (slice.count + 2.0 * slice.start) + kRowUs * slice.count;
+  }
+  return std::llround(us);
+}
+
+// One prompt after the other, each cut as the planner says, as many rows as there are.
+void Prefill(ChunkPlanner& planner, int64_t prompt) {
+  for (int64_t row = 0; row < prompt;) {
+    const int64_t rows = std::min(planner.Rows(row), prompt - row);
+    const MicroBatch batch = Batch({{static_cast<int32_t>(row), static_cast<int32_t>(rows)}});
+    planner.Add(batch, TimeUs(batch));
+    row += rows;
+  }
+}
+
+struct ChunkPlannerTest : ::testing::Test {
+  ChunkPlanner planner{kMost};
+};
+
+TEST_F(ChunkPlannerTest, CutsConstantChunksUntilItKnowsWhatTheyCost) {
+  for (int i = 0; i + 1 < ChunkPlanner::kNeeded; ++i) {
+    const MicroBatch batch = Batch({{static_cast<int32_t>(i * kMost), kMost}});
+    planner.Add(batch, TimeUs(batch));
+    EXPECT_EQ(planner.Rows(100000), kMost);
+  }
+}
+
+TEST_F(ChunkPlannerTest, MakesEveryChunkTakeAsLongAsTheFirst) {
+  Prefill(planner, 20000);
+  Prefill(planner, 20000);
+  EXPECT_NEAR(planner.cost().value().attention_us, kPairUs, 1e-4);
+  EXPECT_NEAR(planner.cost()->row_us, kRowUs, 1);
+  EXPECT_EQ(planner.Rows(0), kMost);
+  const double first_us = static_cast<double>(TimeUs(Batch({{0, kMost}})));
+  int64_t before = kMost;
+  for (int32_t history = 0; history < 20000; history += 1000) {
+    const int64_t rows = planner.Rows(history);
+    EXPECT_LE(rows, before) << "behind " << history;
+    EXPECT_EQ(rows % ChunkPlanner::kStep, 0);
+    before = rows;
+    if (rows == kEqualTimeLeastRows) continue;
+    const auto us = [history](int64_t count) {
+      return static_cast<double>(TimeUs(Batch({{history, static_cast<int32_t>(count)}})));
+    };
+    EXPECT_LE(us(rows), first_us * 1.001) << rows << " rows behind " << history;
+    EXPECT_GE(us(rows + ChunkPlanner::kStep), first_us * 0.999) << rows << " rows behind " << history;
+  }
+  EXPECT_LT(before, kMost / 2);
+}
+
+TEST_F(ChunkPlannerTest, LearnsFromOneLongPromptInChunksOfOneSizeThatTheyShouldShrink) {
+  for (int32_t i = 0; i < 20; ++i) {
+    const MicroBatch batch = Batch({{i * 512, 512}});
+    planner.Add(batch, TimeUs(batch));
+  }
+  EXPECT_EQ(planner.Rows(0), kMost);
+  EXPECT_LT(planner.Rows(10000), kMost);
+  EXPECT_GE(TimeUs(Batch({{10000, static_cast<int32_t>(planner.Rows(10000))}})),
+            TimeUs(Batch({{0, kMost}})) - static_cast<int64_t>(kStepUs))
+      << "what it does not know keeps chunks large";
+}
+
+TEST_F(ChunkPlannerTest, TakesDecodeRowsAndFurtherChunksForWhatTheyAre) {
+  for (int32_t i = 0; i < 200; ++i) {
+    const int32_t history = i * 37 % 9000;
+    const MicroBatch batch = Batch({{i, 1}, {3000 + i, 1}, {history, 100 + i % 300}, {0, 1 + i % 90}});
+    planner.Add(batch, TimeUs(batch));
+  }
+  EXPECT_NEAR(planner.cost()->attention_us, kPairUs, 1e-3);
+  EXPECT_NEAR(planner.cost()->row_us, kRowUs, 3);
+}
+
+TEST_F(ChunkPlannerTest, LearnsNothingFromDecodeRowsAlone) {
+  for (int i = 0; i < 100; ++i) planner.Add(Batch({{i, 1}, {i, 1}}), 5000);
+  EXPECT_FALSE(planner.cost().has_value());
+}
+
+TEST_F(ChunkPlannerTest, StaysInItsBoundsWhateverTheTimesAre) {
+  for (const int64_t most : {1, 40, 64, 100, 512, 65536}) {
+    ChunkPlanner planner(most);
+    for (int32_t i = 0; i < 50; ++i) {
+      const auto count = static_cast<int32_t>(std::max<int64_t>(2, most));
+      planner.Add(Batch({{i * count, count}}), i % 3 == 0 ? INT64_MAX / 4 : i % 3);
+      for (const int64_t history : {int64_t{0}, int64_t{1000}, int64_t{INT32_MAX}}) {
+        EXPECT_LE(planner.Rows(history), most);
+        EXPECT_GE(planner.Rows(history), std::min<int64_t>(most, kEqualTimeLeastRows));
+      }
+    }
+  }
+}
+
+void Learn(StepTimeFit& fit, int64_t rows, int64_t history, double us) {
+  fit.Add(rows, AttentionPairs(static_cast<double>(rows), static_cast<double>(history)), static_cast<int64_t>(us));
+}
+
+TEST(StepTimeFit, IsUnknownBeforeSoManyResults) {
+  StepTimeFit fit;
+  for (int i = 0; i < StepTimeFit::kNeeded; ++i) {
+    EXPECT_FALSE(fit.time().has_value());
+    Learn(fit, 1 + i, 0, 1000);
+  }
+  EXPECT_TRUE(fit.time().has_value());
+}
+
+TEST(StepTimeFit, TellsAttentionFromTheRestOfARowsWork) {
+  const auto step_us = [](double rows, double history) {
+    return 9000 + 800 * rows + 0.1 * AttentionPairs(rows, history);
+  };
+  StepTimeFit fit;
+  for (int chunk = 0; chunk < 32; ++chunk) {
+    Learn(fit, 128, 128 * chunk, step_us(128, 128 * chunk));
+    Learn(fit, 4, 0, step_us(4, 0));
+  }
+  for (const double rows : {4.0, 128.0, 512.0}) {
+    EXPECT_NEAR(fit.time()->Us(rows, AttentionPairs(rows, 4096)) / step_us(rows, 4096), 1, 0.05) << rows;
+  }
+}
+
+// A step reads what its rows choose, and while it does they are computed: with 115 rows and more that takes longer.
+TEST(StepTimeFit, FollowsReadingThatHidesTheWorkOfRows) {
+  const ReadCurve experts = {.experts = 0.95, .chosen = 8.0 / 128};
+  const auto step_us = [&](double rows) { return 500 + std::max(20000 * experts.Of(rows), 1600 * rows); };
+  StepTimeFit fit(experts);
+  for (int i = 0; i < 100; ++i) Learn(fit, 4, 0, step_us(4));
+  for (const int64_t rows : {128, 159, 158, 96, 93, 76, 60, 58, 60, 61}) Learn(fit, rows, 0, step_us(rows));
+  for (const double rows : {4.0, 40.0, 60.0, 96.0, 160.0, 256.0}) {
+    EXPECT_NEAR(fit.time()->Us(rows, 0) / step_us(rows), 1, 0.06) << rows;
+  }
+}
+
+TEST(StepTimeFit, OfMoreRowsThanWereSeenIsAtMostAsMuchARow) {
+  StepTimeFit fit;
+  for (int i = 0; i < 20; ++i) Learn(fit, 4 + i % 2, 0, 25000);
+  EXPECT_NEAR(fit.time()->most_rows, 5, 0.1);
+  EXPECT_NEAR(fit.time()->Us(80, 0), 25000, 3000) << "rows that seem to cost nothing";
+  EXPECT_NEAR(fit.time()->MostUs(80, 0), 16 * 25000, 8000);
+  EXPECT_EQ(fit.time()->MostUs(4, 0), fit.time()->Us(4, 0));
+}
+
+TEST(StepTimes, RememberTheLargestStepOfLate) {
+  StepTimeFit fit;
+  RowCostFit row_fit;
+  const auto learn = [&](int64_t rows, int64_t us) {
+    Learn(fit, rows, 0, static_cast<double>(us));
+    row_fit.Add(rows, us);
+  };
+  learn(512, 9000);
+  for (int i = 0; i < StepTimeFit::kMemory; ++i) learn(8, 2000);
+  for (const double most_rows : {fit.time()->most_rows, row_fit.cost()->most_rows}) EXPECT_NEAR(most_rows, 256, 1);
+  learn(300, 6000);
+  for (const double most_rows : {fit.time()->most_rows, row_fit.cost()->most_rows}) EXPECT_EQ(most_rows, 300);
+}
+
+TEST(StepTimes, FollowWhatChanges) {
+  StepTimeFit fit;
+  RowCostFit row_fit;
+  const auto learn = [&](int results, int64_t row_us) {
+    for (int64_t i = 0; i < results; ++i) {
+      const int64_t rows = 1 + i % 64;
+      Learn(fit, rows, 0, static_cast<double>(5000 + row_us * rows));
+      row_fit.Add(rows, 5000 + row_us * rows);
+    }
+  };
+  learn(1000, 100);
+  learn(static_cast<int>(8 * StepTimeFit::kMemory), 300);
+  EXPECT_NEAR(fit.time()->Us(64, 0) - fit.time()->Us(1, 0), 63 * 300, 300);
+  EXPECT_NEAR(row_fit.cost()->row_us, 300, 5);
+}
+
+TEST(StepTimeFit, IsNeverNegative) {
+  StepTimeFit fit;
+  for (int i = 0; i < 20; ++i) Learn(fit, 1 + i % 5, 0, 1000 - 100 * (i % 5));
+  EXPECT_GE(fit.time()->Us(512, 1e6), fit.time()->Us(1, 0));
+  EXPECT_GE(fit.time()->Us(0, 0), 0);
+}
+
+TEST(LeastSquares, FindsTheCoefficientsOfAStraightPlane) {
+  LeastSquares<3> sums;
+  for (int i = 0; i < 20; ++i) {
+    const double x = i % 5, y = i % 3;
+    sums.Add({1, x, y}, 7 + 2 * x + 0.5 * y);
+  }
+  EXPECT_THAT(sums.Solve({}), ElementsAre(DoubleNear(7, 1e-9), DoubleNear(2, 1e-9), DoubleNear(0.5, 1e-9)));
+}
+
+TEST(LeastSquares, LeavesOutWhatWouldBeNegativeAndFitsTheRestAnew) {
+  LeastSquares<2> sums;
+  for (int x = 0; x < 10; ++x) sums.Add({1, static_cast<double>(x)}, 10 - x);
+  EXPECT_THAT(sums.Solve({}), ElementsAre(DoubleNear(5.5, 1e-9), 0)) << "the mean";
+}
+
+TEST(LeastSquares, DoubtDecidesWhatExplainsAValueWhereFeaturesNeverDiffer) {
+  LeastSquares<2> sums;
+  EXPECT_THAT(sums.Solve({}), ::testing::Each(0));
+  for (int i = 0; i < 50; ++i) sums.Add({1, 2}, 10);
+  EXPECT_THAT(sums.Solve({0, 1}), ElementsAre(DoubleNear(10, 1e-9), DoubleNear(0, 1e-9)));
+  EXPECT_THAT(sums.Solve({1e6, 0}), ElementsAre(DoubleNear(0, 1e-3), DoubleNear(5, 1e-3)));
+}
+
+TEST(ForgetfulFit, HalvesTheWeightOfWhatItSawInItsMemory) {
+  ForgetfulFit<1> fit(/*memory=*/10, {0});
+  for (int i = 0; i < 1000; ++i) fit.Add({1}, 8);
+  for (int i = 0; i < 10; ++i) fit.Add({1}, 0);
+  EXPECT_NEAR(fit.Solve()[0], 4, 1e-9);
+  EXPECT_EQ(fit.seen(), 1010);
+}
+
+TEST(RowCost, FollowsTheExpertsThatStepsRead) {
+  static constexpr ReadCurve kManyExperts = {.experts = 0.95, .chosen = 8.0 / 256};  // as of deepseek-v3
+  const auto step_us = [](int64_t rows) {
+    const auto of = static_cast<double>(rows);
+    return 3000 + 700 * (kManyExperts.Of(of) - 1) + 20 * of;
+  };
+  RowCostFit experts(kManyExperts), line;
+  for (int i = 0; i < 40; ++i) {
+    for (const int64_t rows : {1, 3, 8, 64}) {
+      experts.Add(rows, static_cast<int64_t>(step_us(rows)));
+      line.Add(rows, static_cast<int64_t>(step_us(rows)));
+    }
+  }
+  const auto says = [](const RowCostFit& fit, int64_t rows) {
+    return fit.cost()->FixedUs(static_cast<double>(rows)) + fit.cost()->row_us * static_cast<double>(rows);
+  };
+  for (const int64_t rows : {2, 16, 32, 128, 512}) {
+    EXPECT_NEAR(says(experts, rows) / step_us(rows), 1, 0.01) << rows;
+  }
+  EXPECT_GT(says(line, 512) / step_us(512), 3) << "what a line has of them";
+  EXPECT_EQ(line.cost()->read_us, 0);
+}
+
+TEST(RowCost, IsFoundFromStepsOfDifferentSizes) {
+  RowCostFit fit;
+  for (int i = 0; i < StepTimeFit::kNeeded; ++i) {
+    EXPECT_FALSE(fit.cost().has_value());
+    const int64_t rows = i % 2 == 0 ? 4 : 260;
+    fit.Add(rows, 9000 + 150 * rows);
+  }
+  EXPECT_NEAR(fit.cost().value().fixed_us, 9000, 100);
+  EXPECT_NEAR(fit.cost()->row_us, 150, 1);
+}
+
+TEST(RowCost, IsTheRowsAloneWhileAllStepsHaveOneSize) {
+  RowCostFit fit;
+  for (int i = 0; i < 100; ++i) fit.Add(64, 6400);
+  EXPECT_NEAR(fit.cost()->fixed_us, 0, 1);
+  EXPECT_NEAR(fit.cost()->row_us, 100, 1);
+}
+
+TEST(RowCost, IsNeverNegative) {
+  RowCostFit fit;
+  for (int i = 0; i < 20; ++i) fit.Add(1 + i % 5, 1000 - 100 * (i % 5));
+  EXPECT_GE(fit.cost()->fixed_us, 0);
+  EXPECT_EQ(fit.cost()->row_us, 0);
+  for (int i = 0; i < 20; ++i) fit.Add(1 + i % 5, 0);
+  EXPECT_GE(fit.cost()->fixed_us, 0);
+  EXPECT_GE(fit.cost()->row_us, 0);
 }
 
 }  // namespace

@@ -1,35 +1,22 @@
 // What the scheduler makes of the prefix cache, sentence by sentence. Random histories with it: see
-// scheduler_histories_test.cc; which blocks are kept: prefix_blocks_test.cc.
-
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+// scheduler_histories_test.cc; which blocks are kept: block_manager_test.cc.
 
 #include "coordinator/schedule/scheduler.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/schedule/scheduler_machine.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
 SchedulerOptions ReuseOptions() {
-  return {.max_num_seqs = 4,
-          .max_num_batched_tokens = 32,
-          .prefill_chunk = 16,
-          .block_tokens = 4,
-          .group_blocks = {16, 12},
-          .context = 40,
-          .micro_batches = 2,
-          .max_open_tokens = 160,
-          .prefix_caching = true};
+  return {{.max_num_seqs = 4,
+           .policy = Policy::kInterleaved,
+           .max_num_batched_tokens = 32,
+           .prefill_chunk = 16,
+           .block_tokens = 4,
+           .prefix_caching = true},
+          {.group_blocks = {16, 12}, .context = 40, .micro_batches = 2, .max_open_tokens = 160}};
 }
 
 class ReuseMachine : public Machine {
@@ -59,8 +46,11 @@ class ReuseMachine : public Machine {
   }
 };
 
-TEST(PrefixReuse, APromptThatBeginsLikeAnEarlierOneBeginsBehindItsFullBlocks) {
-  ReuseMachine machine(ReuseOptions());
+struct PrefixReuse : ::testing::Test {
+  ReuseMachine machine{ReuseOptions()};
+};
+
+TEST_F(PrefixReuse, APromptThatBeginsLikeAnEarlierOneBeginsBehindItsFullBlocks) {
   EXPECT_EQ(machine.CachedOf(LikeOthers(1, 10, 3, 2)), 0);
   const SequenceSpec spec = LikeOthers(2, 10, 5, 3);
   machine.Add(spec);
@@ -81,7 +71,7 @@ TEST(PrefixReuse, APromptThatBeginsLikeAnEarlierOneBeginsBehindItsFullBlocks) {
   EXPECT_EQ(counters.prefill_rows, 13u + 7u);
 }
 
-TEST(PrefixReuse, OffNothingIsShared) {
+TEST_F(PrefixReuse, OffNothingIsShared) {
   SchedulerOptions options = ReuseOptions();
   options.prefix_caching = false;
   ReuseMachine machine(options);
@@ -90,15 +80,13 @@ TEST(PrefixReuse, OffNothingIsShared) {
   EXPECT_EQ(machine.scheduler.counters().prefix_queries, 0);
 }
 
-TEST(PrefixReuse, OneRowIsAlwaysComputed) {
-  ReuseMachine machine(ReuseOptions());
+TEST_F(PrefixReuse, OneRowIsAlwaysComputed) {
   EXPECT_EQ(machine.CachedOf(LikeOthers(1, 12, 0, 1)), 0);
   EXPECT_EQ(machine.CachedOf(LikeOthers(2, 12, 0, 1)), 8) << "three full blocks, of which the last has the last row";
   EXPECT_EQ(machine.CachedOf(LikeOthers(3, 12, 1, 1)), 12);
 }
 
-TEST(PrefixReuse, WhatWasProducedIsSharedLikeAPrompt) {
-  ReuseMachine machine(ReuseOptions());
+TEST_F(PrefixReuse, WhatWasProducedIsSharedLikeAPrompt) {
   const SequenceSpec first = LikeOthers(1, 6, 0, 9);
   EXPECT_EQ(machine.CachedOf(first), 0);
   SequenceSpec second{.id = 2, .prompt = first.prompt, .max_new_tokens = 2};
@@ -108,8 +96,7 @@ TEST(PrefixReuse, WhatWasProducedIsSharedLikeAPrompt) {
   EXPECT_EQ(machine.CachedOf(second), 12) << "15 tokens, of which the last was never computed";
 }
 
-TEST(PrefixReuse, AnotherSaltSharesNothing) {
-  ReuseMachine machine(ReuseOptions());
+TEST_F(PrefixReuse, AnotherSaltSharesNothing) {
   EXPECT_EQ(machine.CachedOf(LikeOthers(1, 12, 1, 1)), 0);
   SequenceSpec salted = LikeOthers(2, 12, 1, 1);
   salted.salt = "a tenant";
@@ -118,8 +105,7 @@ TEST(PrefixReuse, AnotherSaltSharesNothing) {
   EXPECT_EQ(machine.CachedOf(salted), 12);
 }
 
-TEST(PrefixReuse, ABlockIsKnownFromTheNextMicroBatchOnWithoutWaitingForItsResult) {
-  ReuseMachine machine(ReuseOptions());
+TEST_F(PrefixReuse, ABlockIsKnownFromTheNextMicroBatchOnWithoutWaitingForItsResult) {
   machine.Add(LikeOthers(1, 8, 1, 2));
   machine.Add(LikeOthers(2, 8, 9, 2));
   const MicroBatch first = machine.Submit();
@@ -130,8 +116,7 @@ TEST(PrefixReuse, ABlockIsKnownFromTheNextMicroBatchOnWithoutWaitingForItsResult
   machine.Finish(3);
 }
 
-TEST(PrefixReuse, RowsThatAreToBeScoredAreComputed) {
-  ReuseMachine machine(ReuseOptions());
+TEST_F(PrefixReuse, RowsThatAreToBeScoredAreComputed) {
   EXPECT_EQ(machine.CachedOf(LikeOthers(1, 20, 1, 1)), 0);
   for (const auto& [score_from, cached] : {std::pair(0, 0), std::pair(8, 4), std::pair(9, 8), std::pair(21, 20)}) {
     SequenceSpec spec = LikeOthers(10 + score_from, 20, 1, 1);
@@ -152,8 +137,7 @@ TEST(PrefixReuse, RowsThatAreToBeScoredAreComputed) {
   }
 }
 
-TEST(PrefixReuse, APreemptedSequenceGoesOnWhereItWasAndItsFirstAdmissionIsReported) {
-  ReuseMachine machine(ReuseOptions());
+TEST_F(PrefixReuse, APreemptedSequenceGoesOnWhereItWasAndItsFirstAdmissionIsReported) {
   const SequenceSpec spec = LikeOthers(1, 9, 0, 8);
   machine.Add(spec);
   std::vector<TokenId> tokens;
@@ -172,8 +156,7 @@ TEST(PrefixReuse, APreemptedSequenceGoesOnWhereItWasAndItsFirstAdmissionIsReport
   EXPECT_EQ(last.cached_tokens, 0);
 }
 
-TEST(PrefixReuse, ACancelledSequenceLeavesItsBlocksToTheOneThatIsSentAgain) {
-  ReuseMachine machine(ReuseOptions());
+TEST_F(PrefixReuse, ACancelledSequenceLeavesItsBlocksToTheOneThatIsSentAgain) {
   machine.Add(LikeOthers(1, 30, 0, 4));
   machine.Submit();  // 16 of its rows
   ASSERT_TRUE(machine.scheduler.Cancel(1).ok());
@@ -182,7 +165,7 @@ TEST(PrefixReuse, ACancelledSequenceLeavesItsBlocksToTheOneThatIsSentAgain) {
   EXPECT_EQ(machine.Finish(2), ComputeAlone(LikeOthers(2, 30, 0, 4), 40).output);
 }
 
-TEST(PrefixReuse, SequencesWithTheSamePromptWaitForOneToComputeItAndOthersPass) {
+TEST_F(PrefixReuse, SequencesWithTheSamePromptWaitForOneToComputeItAndOthersPass) {
   SchedulerOptions options = ReuseOptions();
   options.prefill_chunk = 8;
   options.max_num_batched_tokens = 16;
@@ -203,7 +186,7 @@ TEST(PrefixReuse, SequencesWithTheSamePromptWaitForOneToComputeItAndOthersPass) 
   EXPECT_EQ(machine.Finish(3), ComputeAlone(LikeOthers(3, 18, 0, 3), 40).output);
 }
 
-TEST(PrefixReuse, ALeaderThatGoesHandsTheRoleOn) {
+TEST_F(PrefixReuse, ALeaderThatGoesHandsTheRoleOn) {
   for (const bool cancel : {true, false}) {
     SchedulerOptions options = ReuseOptions();
     options.max_num_batched_tokens = 8;
@@ -223,7 +206,7 @@ TEST(PrefixReuse, ALeaderThatGoesHandsTheRoleOn) {
   }
 }
 
-TEST(PrefixReuse, ASiblingCanBeCancelledWhileItWaits) {
+TEST_F(PrefixReuse, ASiblingCanBeCancelledWhileItWaits) {
   SchedulerOptions options = ReuseOptions();
   options.max_num_batched_tokens = 8;
   ReuseMachine machine(options);
@@ -236,7 +219,7 @@ TEST(PrefixReuse, ASiblingCanBeCancelledWhileItWaits) {
   EXPECT_EQ(machine.Finish(3), ComputeAlone(LikeOthers(3, 18, 0, 3), 40).output);
 }
 
-TEST(PrefixReuse, AdmissionCountsHitsOnceAndEvictableBlocksAsFreeUnlessTheyAreHits) {
+TEST_F(PrefixReuse, AdmissionCountsHitsOnceAndEvictableBlocksAsFreeUnlessTheyAreHits) {
   SchedulerOptions options = ReuseOptions();
   options.group_blocks = {8, 8};
   options.context = 32;
@@ -247,8 +230,7 @@ TEST(PrefixReuse, AdmissionCountsHitsOnceAndEvictableBlocksAsFreeUnlessTheyAreHi
   // 16 shared rows and 10 of its own, and one more: 7 blocks, of which 4 are there. A second like it needs 3 more.
   machine.Add(LikeOthers(2, 16, 10, 1));
   machine.Add(LikeOthers(3, 16, 9, 1));
-  const MicroBatch batch = machine.Submit();
-  ASSERT_THAT(batch.open, SizeIs(1));
+  ASSERT_THAT(machine.Submit().open, SizeIs(1));
   EXPECT_EQ(machine.scheduler.blocks().used(0), 7);
   EXPECT_EQ(machine.scheduler.blocks().evictable(), 0);
   EXPECT_EQ(machine.Finish(3), ComputeAlone(LikeOthers(3, 16, 9, 1), 32).output);

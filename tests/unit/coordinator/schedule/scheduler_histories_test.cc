@@ -5,19 +5,15 @@
 #include <functional>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <random>
-#include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/step/window_blocks.h"
+#include "common/step/step.h"
 #include "coordinator/schedule/scheduler.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
@@ -175,9 +171,7 @@ class History {
       SequenceId& newest = client.spec.output.empty() ? newest_opened_ : newest_resumed_;
       EXPECT_GT(open.sequence, std::exchange(newest, open.sequence)) << "not first come, first served";
     }
-    absl::StatusOr<StepResult> result = stages_.Run(*batch);
-    ASSERT_TRUE(result.ok()) << result.status();
-    results_.push_back(*std::move(result));
+    results_.push_back(stages_.Run(*batch).value());
     batches_.push_back(*batch);
   }
 
@@ -230,9 +224,7 @@ class History {
     }
     EXPECT_FALSE(scheduler_.Next().has_value()) << "a micro-batch for the sake of frees";
     ASSERT_TRUE(scheduler_.Add({.id = next_id_, .prompt = {1}, .max_new_tokens = 0, .score_from = 0}).ok());
-    const std::optional<MicroBatch> last = scheduler_.Next();
-    ASSERT_TRUE(last.has_value());
-    ASSERT_TRUE(stages_.Run(*last).ok());
+    ASSERT_TRUE(stages_.Run(scheduler_.Next().value()).ok());
     EXPECT_EQ(stages_.open_sequences(), 1u);
   }
 
@@ -258,8 +250,9 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
   options.prefill_chunk = draw(1, 16);
   options.policy = kPolicies[random() % std::size(kPolicies)].value;
   options.chunking = kChunkings[random() % std::size(kChunkings)].value;
-  if (draw(0, 1) == 1) options.slo_itl_us = draw(1, 100000);
+  if (draw(0, 1) == 1) options.slo_itl_s = draw(1, 100000) / 1e6;
   options.block_tokens = draw(1, 5);
+  options.prefix_caching = false;
   options.context = draw(2, 40);
   const int whole_context = static_cast<int>(options.context - 1) / options.block_tokens + 1;
   for (int groups = draw(1, 3); groups > 0; --groups) {
@@ -271,7 +264,7 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
 }
 
 std::string Describe(const SchedulerOptions& o) {
-  return absl::StrCat(PolicyName(o.policy), ", ", NameOf(kChunkings, o.chunking), ", gap ", o.slo_itl_us, ", seqs ",
+  return absl::StrCat(PolicyName(o.policy), ", ", NameOf(kChunkings, o.chunking), ", gap ", o.slo_itl_s, ", seqs ",
                       o.max_num_seqs, ", budget ", o.max_num_batched_tokens, ", chunk ", o.prefill_chunk, ", block ",
                       o.block_tokens, ", blocks ", absl::StrJoin(o.group_blocks, " "), ", windows ",
                       absl::StrJoin(o.group_windows, " "), ", context ", o.context, ", micro-batches ", o.micro_batches,

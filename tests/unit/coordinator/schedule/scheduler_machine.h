@@ -16,14 +16,13 @@
 namespace stagecoach {
 
 inline SchedulerOptions SmallOptions() {
-  return {.max_num_seqs = 4,
-          .max_num_batched_tokens = 16,
-          .prefill_chunk = 8,
-          .block_tokens = 4,
-          .group_blocks = {8},
-          .context = 32,
-          .micro_batches = 2,
-          .max_open_tokens = 64};
+  return {{.max_num_seqs = 4,
+           .policy = Policy::kInterleaved,
+           .max_num_batched_tokens = 16,
+           .prefill_chunk = 8,
+           .block_tokens = 4,
+           .prefix_caching = false},
+          {.group_blocks = {8}, .context = 32, .micro_batches = 2, .max_open_tokens = 64}};
 }
 
 // A pool that two sequences of 8 tokens fill.

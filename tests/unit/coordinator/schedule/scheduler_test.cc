@@ -3,26 +3,17 @@
 
 #include "coordinator/schedule/scheduler.h"
 
-#include <algorithm>
 #include <limits>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/schedule/policy/interleaved.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/schedule/scheduler_machine.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 TEST(SchedulerOptions, EachFieldHasARangeAndTheErrorNamesIt) {
   EXPECT_TRUE(ValidateSchedulerOptions(SmallOptions()).ok());
@@ -46,13 +37,12 @@ TEST(SchedulerOptions, EachFieldHasARangeAndTheErrorNamesIt) {
   EXPECT_THAT(message([](auto& o) { o.max_prompt_logprobs = 21; }), HasSubstr("`max_prompt_logprobs` is 21"));
   EXPECT_THAT(message([](auto& o) { o.policy = static_cast<Policy>(9); }), HasSubstr("policy is 9"));
   EXPECT_THAT(message([](auto& o) { o.chunking = static_cast<Chunking>(9); }), HasSubstr("chunking is 9"));
-  EXPECT_THAT(message([](auto& o) { o.slo_itl_us = -1; }), HasSubstr("`slo_itl_us` is -1"));
+  EXPECT_THAT(message([](auto& o) { o.slo_itl_s = -1; }), HasSubstr("`slo_itl_s` is -1"));
 }
 
 TEST(SchedulerOptions, PoliciesHaveNames) {
   for (const auto& [policy, name] : kPolicies) EXPECT_EQ(*ParsePolicy(PolicyName(policy)), policy);
-  EXPECT_THAT(std::string(ParsePolicy("fair").status().message()),
-              HasSubstr("'fair', expected one of prefill-first, interleaved"));
+  EXPECT_THAT(ParsePolicy("fair").status().message(), HasSubstr("'fair', expected one of prefill-first, interleaved"));
 }
 
 TEST(Scheduler, RefusesRequestsThatAreWrong) {
@@ -70,15 +60,13 @@ TEST(Scheduler, RefusesRequestsThatAreWrong) {
   for (const int priority : {-1, 3, 1 << 30}) {
     SequenceSpec spec = Spec(1, 4, 4);
     spec.priority_class = static_cast<PriorityClass>(priority);
-    const absl::Status status = scheduler.Add(std::move(spec));
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("priority class ", priority)));
+    EXPECT_THAT(scheduler.Add(std::move(spec)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(absl::StrCat("priority class ", priority))));
   }
   SequenceSpec scored = Spec(1, 4, 4);
   scored.sampling.prompt_logprobs = 1;
-  const absl::Status no_room = scheduler.Add(std::move(scored));
-  EXPECT_EQ(no_room.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(no_room.message()), HasSubstr("the job has room for `max_prompt_logprobs` 0"));
+  EXPECT_THAT(scheduler.Add(std::move(scored)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the job has room for `max_prompt_logprobs` 0")));
   ASSERT_TRUE(scheduler.Add(Spec(1, 4, 4)).ok());
   EXPECT_EQ(scheduler.Add(Spec(1, 4, 4)).code(), absl::StatusCode::kAlreadyExists);
 }
@@ -88,13 +76,12 @@ TEST(Scheduler, RefusesWhatCannotFitTheContextOrThePoolWithBothNumbers) {
   Scheduler scheduler(options);
   const absl::Status full = scheduler.Add(Spec(1, 32, 1));
   EXPECT_EQ(full.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(std::string(full.message()),
-              HasSubstr("the prompt has 32 tokens and needs room for a new one, the context holds 32"));
+  EXPECT_THAT(full.message(), HasSubstr("the prompt has 32 tokens and needs room for a new one, the context holds 32"));
   options.group_blocks = {4};  // 16 tokens
   Scheduler poor(options);
   const absl::Status large = poor.Add(Spec(1, 10, 8));
   EXPECT_EQ(large.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(std::string(large.message()), HasSubstr("need KV for 17 tokens, the pool holds 16 (4 blocks of 4)"));
+  EXPECT_THAT(large.message(), HasSubstr("need KV for 17 tokens, the pool holds 16 (4 blocks of 4)"));
   EXPECT_TRUE(poor.Add(Spec(1, 10, 7)).ok());
 }
 
@@ -110,24 +97,9 @@ TEST(Scheduler, RefusesARequestWithNothingLeftToProduce) {
   EXPECT_TRUE(scheduler.Add(spec).ok());
 }
 
-TEST(Scheduler, CutsNewTokensToWhatTheContextLeaves) {
-  Machine machine(SmallOptions());
-  machine.Add(Spec(1, 30, 100));
-  std::vector<TokenId> tokens;
-  std::optional<FinishReason> reason;
-  while (!reason) {
-    for (const SequenceEvent& event : machine.Step()) {
-      for (const SampledToken& token : event.tokens) tokens.push_back(token.token);
-      reason = event.finished;
-    }
-  }
-  EXPECT_EQ(tokens.size(), 2u);
-  EXPECT_EQ(reason, FinishReason::kLength);
-}
-
 TEST(Scheduler, ChunksOfOnePromptFollowEachOtherWithoutWaiting) {
-  SchedulerOptions options{
-      .block_tokens = 32, .group_blocks = {32}, .context = 1024, .micro_batches = 2, .max_open_tokens = 1024};
+  SchedulerOptions options{{.policy = Policy::kInterleaved, .block_tokens = 32, .prefix_caching = false},
+                           {.group_blocks = {32}, .context = 1024, .micro_batches = 2, .max_open_tokens = 1024}};
   Machine machine(options);
   machine.Add(Spec(1, 600, 4));
   const MicroBatch first = machine.Submit(), second = machine.Submit();
@@ -187,31 +159,10 @@ TEST(Scheduler, NumbersEveryMicroBatchThereIsTheShutdownIncluded) {
   EXPECT_FALSE(machine.scheduler.Next().has_value()) << "what is not given takes no number";
   machine.Confirm();
   EXPECT_EQ(machine.Submit().number, 2u);
-  const MicroBatch last = machine.scheduler.Shutdown();
-  EXPECT_EQ(last, (MicroBatch{.number = 3, .shutdown = true}));
+  EXPECT_EQ(machine.scheduler.Shutdown(), (MicroBatch{.number = 3, .shutdown = true}));
   machine.Confirm();
   machine.Confirm();
   EXPECT_EQ(machine.scheduler.in_flight(), 0);
-}
-
-TEST(Scheduler, AStopTokenEndsTheSequenceAndIsReported) {
-  Machine machine(SmallOptions());
-  SequenceSpec spec = Spec(1, 6, 20);
-  std::vector<TokenId> tokens = spec.prompt;
-  for (int i = 0; i < 3; ++i) tokens.push_back(ModelToken(tokens));
-  spec.stop_tokens = {tokens.back()};
-  const ExpectedAnswer expected = ComputeAlone(spec, 32);
-  machine.Add(spec);
-  std::vector<TokenId> output;
-  std::optional<FinishReason> reason;
-  while (!reason) {
-    for (const SequenceEvent& event : machine.Step()) {
-      output.push_back(event.tokens.at(0).token);
-      reason = event.finished;
-    }
-  }
-  EXPECT_EQ(reason, FinishReason::kStop);
-  EXPECT_EQ(output, expected.output);
 }
 
 TEST(Scheduler, LogitsThatAreNotFiniteEndTheSequenceAndNoOther) {
@@ -372,8 +323,7 @@ TEST(BlockGroups, TheSmallestDecidesWhatIsAcceptedAndAdmitted) {
   SchedulerOptions options = SmallOptions();
   options.group_blocks = {8, 4};
   Machine machine(options);
-  EXPECT_THAT(std::string(machine.scheduler.Add(Spec(1, 10, 8)).message()),
-              HasSubstr("the pool holds 16 (4 blocks of 4)"));
+  EXPECT_THAT(machine.scheduler.Add(Spec(1, 10, 8)).message(), HasSubstr("the pool holds 16 (4 blocks of 4)"));
   for (SequenceId id = 1; id <= 3; ++id) machine.Add(Spec(id, 7, 1));
   EXPECT_THAT(machine.Submit().open, SizeIs(2));
 }
@@ -413,8 +363,7 @@ TEST(Scheduler, ASequenceCanBeCancelledInEveryState) {
     EXPECT_EQ(machine.scheduler.blocks().used(0), 0);
     EXPECT_TRUE(machine.scheduler.CheckIntegrity().ok());
     ASSERT_TRUE(machine.scheduler.Add(Spec(1, 3, 8)).ok()) << "the name is free again";
-    const MicroBatch next = machine.Submit();
-    EXPECT_EQ(next.free.size(), state == SequenceState::kWaiting ? 0u : 1u);
+    EXPECT_EQ(machine.Submit().free.size(), state == SequenceState::kWaiting ? 0u : 1u);
     while (machine.results.size() > 1) EXPECT_THAT(machine.Confirm(), IsEmpty()) << "a result of the cancelled one";
     EXPECT_EQ(machine.Confirm().size(), 1u);
   }
@@ -506,19 +455,6 @@ TEST(Scheduler, OpensNoMoreTokensThanAFrameHolds) {
   for (SequenceId id = 1; id <= 3; ++id) machine.Add(Spec(id, 12, 4));
   EXPECT_EQ(machine.Submit().open.size(), 2u);
   EXPECT_EQ(machine.Submit().open.size(), 1u);
-}
-
-TEST(Scheduler, AWaitingSequenceIsNotOvertakenByASmallerOne) {
-  SchedulerOptions options = SmallOptions();
-  options.micro_batches = 1;
-  Machine machine(options);
-  machine.Add(Spec(1, 16, 4));
-  machine.Add(Spec(2, 20, 4));  // needs 6 blocks, 3 are neither taken nor promised
-  machine.Add(Spec(3, 2, 4));   // would need 1
-  EXPECT_EQ(machine.Submit().open.size(), 1u);
-  machine.Confirm();
-  EXPECT_THAT(machine.Submit().open, IsEmpty());
-  EXPECT_EQ(machine.scheduler.Find(3)->state(), SequenceState::kWaiting);
 }
 
 }  // namespace

@@ -2,31 +2,25 @@
 // blocks that go alone. Random histories with windows: see scheduler_histories_test.cc.
 
 #include <string>
-#include <vector>
 
 #include "coordinator/schedule/block_manager.h"
 #include "coordinator/schedule/scheduler.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/schedule/scheduler_machine.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-
 // Blocks of 4 tokens; rows of group 1 see their own position and the 5 before it.
 SchedulerOptions WindowOptions() {
-  return {.max_num_seqs = 4,
-          .max_num_batched_tokens = 32,
-          .prefill_chunk = 8,
-          .block_tokens = 4,
-          .group_blocks = {40, 6},
-          .group_windows = {0, 6},
-          .context = 80,
-          .micro_batches = 2,
-          .max_open_tokens = 160};
+  return {
+      {.max_num_seqs = 4,
+       .policy = Policy::kInterleaved,
+       .max_num_batched_tokens = 32,
+       .prefill_chunk = 8,
+       .block_tokens = 4,
+       .prefix_caching = false},
+      {.group_blocks = {40, 6}, .group_windows = {0, 6}, .context = 80, .micro_batches = 2, .max_open_tokens = 160}};
 }
 
 // Runs one sequence to its end; the rows that it found in the prefix cache.
@@ -153,8 +147,7 @@ TEST(Windows, OptionsThatCannotWorkAreRefused) {
 }
 
 // Two entries, one after the other, of tokens {1, 2} and {3, 4}.
-class WindowedEntries : public ::testing::Test {
- protected:
+struct WindowedEntries : ::testing::Test {
   WindowedEntries() : manager_({4, 4}, {5, 0}) {
     tables_ = *manager_.Allocate({2, 2});
     chain_ = Remember(tables_);

@@ -1,5 +1,4 @@
-#include <gtest/gtest.h>
-
+#include "gtest/gtest.h"
 #include "tests/unit/coordinator/session/fake_engine.h"
 
 int main(int argc, char** argv) {

@@ -1,15 +1,12 @@
 #include "coordinator/session/journal.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "coordinator/session/run_summary.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
 
 using Finished = pb::RequestFinished;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 GenerationRequest Journaled(std::vector<TokenId> prompt, int64_t max_new_tokens, std::vector<TokenId> stop = {}) {
   GenerationRequest request;
@@ -70,8 +67,7 @@ std::vector<TokenId> NewTokens(const absl::StatusOr<std::optional<SessionEvent>>
   return tokens;
 }
 
-class JournalTest : public ::testing::Test {
- protected:
+struct JournalTest : ::testing::Test {
   // Under the first id that the journal takes.
   RequestId Add(const GenerationRequest& request) {
     RequestId id = 1;
@@ -80,8 +76,7 @@ class JournalTest : public ::testing::Test {
   }
 
   static void ExpectInternal(const absl::Status& status, const std::string& message = "") {
-    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr(message))) << status;
   }
 
   RequestJournal journal_;
@@ -90,9 +85,7 @@ class JournalTest : public ::testing::Test {
 TEST_F(JournalTest, PassesEachPositionOnOnce) {
   const RequestId id = Add(Journaled({1, 2}, 10));
   EXPECT_THAT(NewTokens(journal_.RecordTokens(Tokens(id, 2, {7, 8}))), ElementsAre(7, 8));
-  const auto repeated = journal_.RecordTokens(Tokens(id, 2, {7, 8}));
-  ASSERT_TRUE(repeated.ok());
-  EXPECT_FALSE(repeated->has_value());
+  EXPECT_FALSE(journal_.RecordTokens(Tokens(id, 2, {7, 8})).value().has_value());
   EXPECT_THAT(NewTokens(journal_.RecordTokens(Tokens(id, 3, {8, 9}))), ElementsAre(9));
   EXPECT_EQ(journal_.progress(), 3u);
 }
@@ -123,13 +116,10 @@ TEST_F(JournalTest, RefusesWhatNoSoundEngineReports) {
 TEST_F(JournalTest, IgnoresWhatComesAfterTheEnd) {
   const RequestId id = Add(Journaled({1}, 5, {9}));
   EXPECT_THAT(NewTokens(journal_.RecordTokens(Tokens(id, 1, {9}))), ElementsAre(9));
-  const auto end = journal_.RecordFinished(End(id, Finished::REASON_STOP));
-  ASSERT_TRUE(end.ok() && end->has_value());
-  EXPECT_EQ((*end)->finished->reason(), Finished::REASON_STOP);
-  const auto late = journal_.RecordTokens(Tokens(id, 2, {1}));
-  EXPECT_TRUE(late.ok() && !late->has_value());
-  const auto again = journal_.RecordFinished(End(id, Finished::REASON_STOP));
-  EXPECT_TRUE(again.ok() && !again->has_value());
+  const auto end = journal_.RecordFinished(End(id, Finished::REASON_STOP)).value().value();
+  EXPECT_EQ(end.finished->reason(), Finished::REASON_STOP);
+  EXPECT_FALSE(journal_.RecordTokens(Tokens(id, 2, {1})).value().has_value());
+  EXPECT_FALSE(journal_.RecordFinished(End(id, Finished::REASON_STOP)).value().has_value());
   EXPECT_TRUE(journal_.empty());
 }
 
@@ -147,9 +137,8 @@ TEST_F(JournalTest, WhatARequestTookIsThatOfTheJobThatGaveItsFirstTokenAndAllPre
   const auto say = [&](RequestId id, int32_t position, const pb::RequestCost& cost) {
     pb::TokenDelta delta = Tokens(id, position, {7});
     *delta.mutable_cost() = cost;
-    const auto told = journal_.RecordTokens(delta);
-    ASSERT_TRUE(told.ok() && told->has_value()) << told.status();
-    EXPECT_EQ((*told)->cost->prefill_us(), id == begun ? 200 : 40) << "known from the first token on";
+    const auto told = journal_.RecordTokens(delta).value().value();
+    EXPECT_EQ(told.cost->prefill_us(), id == begun ? 200 : 40) << "known from the first token on";
   };
   say(begun, 2, Cost(100, 200, 1, 0));
   say(begun, 3, Cost(100, 200, 1, 2));
@@ -161,9 +150,8 @@ TEST_F(JournalTest, WhatARequestTookIsThatOfTheJobThatGaveItsFirstTokenAndAllPre
   EXPECT_TRUE(journal_.FinishComplete(0).empty());
   pb::RequestFinished end = End(begun, Finished::REASON_CANCELLED);
   *end.mutable_cost() = Cost(1, 2, 3, 1);
-  const auto ended = journal_.RecordFinished(end);
-  ASSERT_TRUE(ended.ok() && ended->has_value());
-  const pb::RequestCost& cost = (*ended)->finished->cost();
+  const auto ended = journal_.RecordFinished(end).value().value();
+  const pb::RequestCost& cost = ended.finished->cost();
   EXPECT_EQ(cost.queue_us(), 100);
   EXPECT_EQ(cost.prefill_us(), 200);
   EXPECT_EQ(cost.cached_tokens(), 1);
@@ -185,28 +173,24 @@ TEST_F(JournalTest, ProgressOfAPromptOnlyGrowsAndEndsWithTheFirstToken) {
     progress.set_cached(cached);
     return journal_.RecordPrefill(progress);
   };
-  const auto first = say(4, 6, 2);
-  ASSERT_TRUE(first.ok() && first->has_value()) << first.status();
-  EXPECT_EQ((*first)->prefill->processed(), 4);
-  EXPECT_EQ((*first)->prefill->cached(), 2);
+  const auto first = say(4, 6, 2).value().value();
+  EXPECT_EQ(first.prefill->processed(), 4);
+  EXPECT_EQ(first.prefill->cached(), 2);
   for (const int64_t earlier : {2, 4}) {  // as after a loss
-    const auto again = say(earlier, 6, 0);
-    EXPECT_TRUE(again.ok() && !again->has_value()) << earlier;
+    EXPECT_FALSE(say(earlier, 6, 0).value().has_value()) << earlier;
   }
   EXPECT_FALSE(say(7, 6, 0).ok());
   EXPECT_FALSE(say(5, 7, 0).ok());
   EXPECT_FALSE(say(5, 6, 6).ok());
   EXPECT_FALSE(say(5, 6, -1).ok());
   ASSERT_TRUE(journal_.RecordTokens(Tokens(id, 6, {7})).ok());
-  const auto late = say(6, 6, 0);
-  EXPECT_TRUE(late.ok() && !late->has_value());
+  EXPECT_FALSE(say(6, 6, 0).value().has_value());
   EXPECT_FALSE(journal_.Submission(id).report_progress());
 }
 
 TEST_F(JournalTest, HoldsStopTokensBackOnlyWhereALeastLengthIsWanted) {
   GenerationRequest request = Journaled({1, 2}, 10, {99, 98});
-  const RequestId plain = Add(request);
-  EXPECT_EQ(journal_.Submission(plain).sampling().end_tokens_size(), 0);
+  EXPECT_EQ(journal_.Submission(Add(request)).sampling().end_tokens_size(), 0);
   request.min_new_tokens = 4;
   const RequestId held = Add(request);
   EXPECT_THAT(journal_.Submission(held).sampling().end_tokens(), ElementsAre(99, 98));
@@ -349,10 +333,9 @@ TEST_F(JournalTest, PassesChecksumsOfKnownRowsOnAndRefusesOthers) {
     return journal_.RecordTokens(delta);
   };
   for (int again = 0; again < 2; ++again) {  // a row may be computed again
-    const auto event = record(1, 2, 4);
-    ASSERT_TRUE(event.ok() && event->has_value());
+    const auto event = record(1, 2, 4).value().value();
     const RowChecksums expected = {.start = 1, .rows = 2, .values = {100, 101, 102, 103}};
-    EXPECT_THAT((*event)->checksums, ElementsAre(expected));
+    EXPECT_THAT(event.checksums, ElementsAre(expected));
   }
   for (const auto& [start, rows, values] :
        {std::tuple(-1, 1, 2), {0, 0, 2}, {0, -1, 2}, {2, 2, 4}, {0, 2, 3}, {0, 1, 0}, {2147483647, 2147483647, 4}}) {
@@ -376,6 +359,44 @@ TEST_F(JournalTest, TheLargestNeedIsThatOfWhatCouldEverRun) {
   EXPECT_EQ(journal_.LargestNeed(100, 100), 99);
   Add(Journaled(std::vector<TokenId>(101, 1), 1));  // no context for it
   EXPECT_EQ(journal_.LargestNeed(100, 100), 99);
+}
+
+pb::JobStatistics JobOf(int stages, double compute_s_of_each, double ideal_s) {
+  pb::JobStatistics statistics;
+  for (int i = 0; i < stages; ++i) statistics.add_stages()->set_compute_s(compute_s_of_each);
+  statistics.set_busy_s(2 * ideal_s);
+  statistics.set_bubble(1 - compute_s_of_each / (2 * ideal_s));
+  statistics.set_bubble_floor(1 - compute_s_of_each / ideal_s);
+  return statistics;
+}
+
+// All stages' time in the ideal pipeline, as a reader of the sum finds it.
+double IdealTimeOf(const pb::JobStatistics& sum) {
+  double compute_s = 0;
+  for (const pb::StageSummary& stage : sum.stages()) compute_s += stage.compute_s();
+  return compute_s / (1 - sum.bubble_floor());
+}
+
+TEST(StatisticsSum, WhatTheIdealPipelineTookOfLateDoesNotDependOnEarlierJobs) {
+  for (const int stages_before : {1, 2, 3}) {
+    pb::JobStatistics earlier;
+    AddStatistics(JobOf(stages_before, 1000, 2500), &earlier);
+    pb::JobStatistics sum = earlier, later = earlier;
+    AddStatistics(JobOf(2, 3, 4), &sum);
+    AddStatistics(JobOf(2, 3 + 9, 4 + 10), &later);
+    EXPECT_NEAR(IdealTimeOf(later) - IdealTimeOf(sum), 2 * 10, 1e-6) << stages_before;
+  }
+}
+
+TEST(StatisticsSum, OfOneJobIsThatJobAndOneThatHasNotBegunLeavesTheFloorAsItWas) {
+  pb::JobStatistics sum;
+  AddStatistics(JobOf(2, 3, 4), &sum);
+  EXPECT_EQ(sum.bubble_floor(), 0.25);
+  EXPECT_DOUBLE_EQ(sum.bubble(), 0.625);
+  EXPECT_EQ(sum.stages(1).compute_s(), 3);
+  AddStatistics({}, &sum);
+  EXPECT_DOUBLE_EQ(sum.bubble_floor(), 0.25);
+  EXPECT_EQ(sum.stages_size(), 2);
 }
 
 }  // namespace

@@ -4,18 +4,18 @@
 #include <vector>
 
 #include "coordinator/session/start_watch.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
-
 constexpr int64_t kSecond = 1000000;
 
-TEST(RelaunchPolicy, WaitsLongerAfterEveryLossUpToThirtySeconds) {
-  RelaunchPolicy policy(0);
+struct RelaunchPolicyTest : ::testing::Test {
+  RelaunchPolicy policy{0};
+};
+
+TEST_F(RelaunchPolicyTest, WaitsLongerAfterEveryLossUpToThirtySeconds) {
   std::vector<int64_t> waits_ms;
   for (int i = 0; i < 12; ++i)
     waits_ms.push_back(absl::ToInt64Milliseconds(*policy.Lost(3, absl::InfiniteDuration(), 0)));
@@ -23,8 +23,7 @@ TEST(RelaunchPolicy, WaitsLongerAfterEveryLossUpToThirtySeconds) {
   for (int i = 0; i < 10000; ++i) ASSERT_EQ(*policy.Lost(3, absl::InfiniteDuration(), 0), absl::Seconds(30));
 }
 
-TEST(RelaunchPolicy, ATokenMakesTheNextLossTheFirstAgain) {
-  RelaunchPolicy policy(0);
+TEST_F(RelaunchPolicyTest, ATokenMakesTheNextLossTheFirstAgain) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(policy.Lost(3, absl::Minutes(10), kSecond).has_value());
   EXPECT_EQ(policy.losses(), 5);
   policy.Produced(2 * kSecond);
@@ -32,7 +31,7 @@ TEST(RelaunchPolicy, ATokenMakesTheNextLossTheFirstAgain) {
   EXPECT_EQ(*policy.Lost(3, absl::Minutes(10), 3 * kSecond), absl::ZeroDuration());
 }
 
-TEST(RelaunchPolicy, ThreeQuickLossesDoNotEndARunAndNeitherDoesOneAfterALongTime) {
+TEST_F(RelaunchPolicyTest, ThreeQuickLossesDoNotEndARunAndNeitherDoesOneAfterALongTime) {
   RelaunchPolicy quick(0);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(quick.Lost(3, absl::Minutes(10), i * kSecond / 10).has_value());
   RelaunchPolicy slow(0);
@@ -43,8 +42,7 @@ TEST(RelaunchPolicy, ThreeQuickLossesDoNotEndARunAndNeitherDoesOneAfterALongTime
 }
 
 // A service at night.
-TEST(RelaunchPolicy, AJobThatStaysUpWithNothingToDoMakesTheNextLossTheFirstAgain) {
-  RelaunchPolicy policy(0);
+TEST_F(RelaunchPolicyTest, AJobThatStaysUpWithNothingToDoMakesTheNextLossTheFirstAgain) {
   int64_t now_us = 0;
   for (int day = 1; day <= 10; ++day) {
     for (; now_us < day * 86400 * kSecond; now_us += 600 * kSecond) policy.Idle(true, now_us);
@@ -52,8 +50,7 @@ TEST(RelaunchPolicy, AJobThatStaysUpWithNothingToDoMakesTheNextLossTheFirstAgain
   }
 }
 
-TEST(RelaunchPolicy, AJobThatIsLostSoonWithNothingToDoIsGivenUpInTheEnd) {
-  RelaunchPolicy policy(0);
+TEST_F(RelaunchPolicyTest, AJobThatIsLostSoonWithNothingToDoIsGivenUpInTheEnd) {
   int64_t now_us = 0;
   while (now_us < 3600 * kSecond && policy.Lost(3, absl::Minutes(10), now_us).has_value()) {
     for (int i = 0; i < 20; ++i) policy.Idle(true, now_us += kSecond);
@@ -63,8 +60,7 @@ TEST(RelaunchPolicy, AJobThatIsLostSoonWithNothingToDoIsGivenUpInTheEnd) {
   EXPECT_LT(now_us, 700 * kSecond);
 }
 
-TEST(RelaunchPolicy, OnlyLoadingMoreThanAnyJobBeforeIsProgress) {
-  RelaunchPolicy policy(0);
+TEST_F(RelaunchPolicyTest, OnlyLoadingMoreThanAnyJobBeforeIsProgress) {
   policy.Loaded(100, 8 * kSecond);
   EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 15 * kSecond).has_value());
   policy.Loaded(60, 16 * kSecond);
@@ -78,8 +74,7 @@ TEST(RelaunchPolicy, OnlyLoadingMoreThanAnyJobBeforeIsProgress) {
   EXPECT_TRUE(policy.Lost(1, absl::Seconds(10), 41 * kSecond).has_value());
 }
 
-TEST(RelaunchPolicy, TheTimeIsKeptWhateverTheLaunchesTake) {
-  RelaunchPolicy policy(0);
+TEST_F(RelaunchPolicyTest, TheTimeIsKeptWhateverTheLaunchesTake) {
   int64_t now_us = 0;
   const absl::Duration timeout = absl::Seconds(100);
   std::optional<absl::Duration> wait;
@@ -91,8 +86,7 @@ TEST(RelaunchPolicy, TheTimeIsKeptWhateverTheLaunchesTake) {
   EXPECT_EQ(policy.losses(), 3);
 }
 
-TEST(RelaunchPolicy, EveryLaunchHasTimeToReport) {
-  RelaunchPolicy policy(0);
+TEST_F(RelaunchPolicyTest, EveryLaunchHasTimeToReport) {
   EXPECT_EQ(policy.StartupTime(absl::Seconds(60), 1, absl::ZeroDuration(), 0), absl::Seconds(60)) << "the first";
   policy.Lost(3, absl::ZeroDuration(), 0);
   EXPECT_EQ(policy.StartupTime(absl::Seconds(60), 3, absl::ZeroDuration(), 0), absl::Seconds(60));
@@ -101,7 +95,7 @@ TEST(RelaunchPolicy, EveryLaunchHasTimeToReport) {
   EXPECT_EQ(policy.StartupTime(absl::Seconds(5), 3, absl::ZeroDuration(), 0), absl::Seconds(5));
 }
 
-TEST(RelaunchPolicy, WithoutPatienceTheFirstLossIsTheLast) {
+TEST_F(RelaunchPolicyTest, WithoutPatienceTheFirstLossIsTheLast) {
   EXPECT_FALSE(RelaunchPolicy(5).Lost(1, absl::ZeroDuration(), 5).has_value());
 }
 

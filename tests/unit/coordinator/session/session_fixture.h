@@ -3,8 +3,6 @@
 
 // Sessions over launched fake engines (fake_engine.h), and what comes of their requests.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <cstdlib>
@@ -20,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/session/session.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/session/fake_engine.h"
 
 namespace stagecoach {
@@ -39,15 +38,12 @@ struct Outcome {
 };
 
 inline GenerationRequest Request(std::vector<TokenId> prompt, int64_t max_new_tokens) {
-  GenerationRequest request;
-  request.prompt = std::move(prompt);
-  request.max_new_tokens = max_new_tokens;
+  GenerationRequest request = {.prompt = std::move(prompt), .max_new_tokens = max_new_tokens};
   request.sampling.seed = 42;
   return request;
 }
 
-class SessionTest : public ::testing::Test {
- protected:
+struct SessionTest : ::testing::Test {
   SessionTest() {
     std::string name = "/tmp/session_test.XXXXXX";
     directory_ = mkdtemp(name.data());
@@ -75,9 +71,7 @@ class SessionTest : public ::testing::Test {
     requests_.clear();
     outcomes_.clear();
     std::filesystem::remove(directory_ + "/state");
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Launch(options);
-    ASSERT_TRUE(session.ok()) << session.status();
-    session_ = *std::move(session);
+    session_ = Session::Launch(options).value();
   }
   void Launch(const std::string& fake) { Launch(Options(fake)); }
 
@@ -106,9 +100,8 @@ class SessionTest : public ::testing::Test {
     return absl::OkStatus();
   }
   void TakeNext() {
-    const auto event = session_->Next(absl::Milliseconds(100));
-    ASSERT_TRUE(event.ok()) << event.status();
-    if (event->has_value()) Take(**event);
+    const auto event = session_->Next(absl::Milliseconds(100)).value();
+    if (event.has_value()) Take(*event);
   }
   // How the session ends that has one request.
   absl::Status StatusOf(const LaunchOptions& options, const GenerationRequest& request) {
@@ -172,12 +165,12 @@ class SessionTest : public ::testing::Test {
   void ExpectNothingIsLeft() {
     session_.reset();
     for (const LaunchRecord& launch : Launches()) {
-      EXPECT_THAT(launch.directories, ::testing::Not(::testing::IsEmpty()));
+      EXPECT_THAT(launch.directories, Not(IsEmpty()));
       for (const std::string& path : launch.directories) EXPECT_FALSE(std::filesystem::exists(path)) << path;
       EXPECT_NE(kill(launch.pid, 0), 0) << launch.pid;
     }
     for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
-      EXPECT_THAT(entry.path().filename().string(), ::testing::Not(::testing::StartsWith("stagecoach.")));
+      EXPECT_THAT(entry.path().filename().string(), Not(StartsWith("stagecoach.")));
     }
   }
 

@@ -1,32 +1,22 @@
+// What a session accepts, and what becomes of its requests when jobs are lost again and again.
+
 #include "coordinator/session/session.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "common/wire/handshake.h"
+#include "common/wire/host_report.h"
 #include "coordinator/launch/launcher.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/session/fake_engine.h"
 #include "tests/unit/coordinator/session/session_fixture.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 using Finished = pb::RequestFinished;
 
 TEST_F(SessionTest, StreamsTokensAndEndsInOrder) {
@@ -41,9 +31,7 @@ TEST_F(SessionTest, StreamsTokensAndEndsInOrder) {
   ASSERT_TRUE(Run().ok());
   ExpectWhole(a);
   ExpectWhole(b);
-  const absl::StatusOr<pb::JobStatistics> statistics = session_->Finish();
-  ASSERT_TRUE(statistics.ok()) << statistics.status();
-  EXPECT_EQ(statistics->decode_rows(), 25u);
+  EXPECT_EQ(session_->Finish().value().decode_rows(), 25u);
   EXPECT_EQ(session_->relaunches(), 0);
   EXPECT_EQ(session_->Next(absl::ZeroDuration()).status().code(), absl::StatusCode::kFailedPrecondition);
   session_.reset();
@@ -68,9 +56,8 @@ TEST_F(SessionTest, GoesOnWithTheSameStreamAfterTheJobIsKilledAtAnyPoint) {
 TEST_F(SessionTest, DropsWhatIsReportedTwice) { ExpectWholeAnswer(Options("duplicate=1"), Request({1, 2}, 12)); }
 
 TEST_F(SessionTest, EndsWithAnInternalErrorWhenATokenIsMissing) {
-  const absl::Status status = StatusOf(Options("gap=1"), Request({1, 2}, 12));
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("a token for position 4, expected 3"));
+  EXPECT_THAT(StatusOf(Options("gap=1"), Request({1, 2}, 12)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("a token for position 4, expected 3")));
 }
 
 TEST_F(SessionTest, FinishesByItselfWhenOnlyTheLastWordWasLost) {
@@ -91,8 +78,7 @@ TEST_F(SessionTest, ScoresAPromptOnceAcrossALoss) {
 
 TEST_F(SessionTest, GivesUpAfterThreeLossesWithoutAToken) {
   const absl::Status status = StatusOf(Options("die_after=0"), Request({1, 2}, 6));
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("lost 3 times in a row without a new token"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lost 3 times in a row without a new token")));
   EXPECT_EQ(session_->relaunches(), 2);
   EXPECT_EQ(session_->Next(absl::ZeroDuration()).status(), status);
   session_.reset();
@@ -128,7 +114,7 @@ TEST_F(SessionTest, TakesALauncherThatNeverComesUpForLost) {
   const absl::Status status = StatusOf(options, Request({1, 2}, 3));
   // On a machine so busy that later launches take too long as well, the session may give up, but for that very reason.
   if (!status.ok()) {
-    EXPECT_THAT(std::string(status.message()), HasSubstr("did not come up within 300ms"));
+    EXPECT_THAT(status.message(), HasSubstr("did not come up within 300ms"));
   } else {
     ExpectWhole(1);
     EXPECT_GE(session_->relaunches(), 1);
@@ -139,9 +125,8 @@ TEST_F(SessionTest, TakesALauncherThatNeverComesUpForLost) {
 TEST_F(SessionTest, ReportsALaunchThatFailsAtOnceWithTheLaunchersWords) {
   const absl::Status status = StatusOf(Options("exit=1"), Request({1}, 1));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("exit code 1 and printed:\nThere are not enough slots available"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("`dry_run`"));
+  EXPECT_THAT(status.message(), HasSubstr("exit code 1 and printed:\nThere are not enough slots available"));
+  EXPECT_THAT(status.message(), HasSubstr("`dry_run`"));
   EXPECT_EQ(session_->relaunches(), 0);
   ExpectNothingIsLeft();
 }
@@ -152,9 +137,8 @@ TEST_F(SessionTest, NamesAnMpirunThatCannotBeRun) {
   std::ofstream(options.mpirun_path) << "#!/no/such/interpreter\n";
   std::filesystem::permissions(options.mpirun_path, std::filesystem::perms::owner_all);
   Launch(options);
-  const absl::Status status = Run();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("cannot run '", options.mpirun_path, "'")));
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                              HasSubstr(absl::StrCat("cannot run '", options.mpirun_path, "'"))));
 }
 
 TEST_F(SessionTest, ReplacesAnEngineThatIsStopped) {
@@ -178,9 +162,8 @@ TEST_F(SessionTest, EndsWithAnErrorWhenARelaunchedJobRejectsWhatWasBeingAnswered
 }
 
 TEST_F(SessionTest, RefusesAModelFileThatChangedBetweenJobs) {
-  const absl::Status status = StatusOf(Options("die_after=2,launches=1,changed=1"), Request({1, 2}, 9));
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("model file 'demo.gguf' changed"));
+  EXPECT_THAT(StatusOf(Options("die_after=2,launches=1,changed=1"), Request({1, 2}, 9)),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("model file 'demo.gguf' changed")));
 }
 
 TEST_F(SessionTest, TakesTheEnginesOwnFailureAsFinalAndALostStageNot) {
@@ -188,9 +171,8 @@ TEST_F(SessionTest, TakesTheEnginesOwnFailureAsFinalAndALostStageNot) {
             absl::NotFoundError("stage 1 on host x: no such model"));
   EXPECT_EQ(session_->relaunches(), 0);
 
-  const absl::Status status = StatusOf(Options("failed=lost"), Request({1, 2}, 2));
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the last time: stage 1 on host x: no such model"));
+  EXPECT_THAT(StatusOf(Options("failed=lost"), Request({1, 2}, 2)),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("the last time: stage 1 on host x: no such model")));
   EXPECT_EQ(session_->relaunches(), 2);
 }
 
@@ -296,9 +278,7 @@ TEST_F(SessionTest, WakesUpForTheWatchedDescriptor) {
   session_->WatchDescriptor(ends[0]);
   while (session_->ready() == nullptr) ASSERT_TRUE(session_->Next(absl::Seconds(1)).ok());
   ASSERT_EQ(write(ends[1], "x", 1), 1);
-  const auto event = session_->Next(absl::InfiniteDuration());
-  ASSERT_TRUE(event.ok()) << event.status();
-  EXPECT_FALSE(event->has_value());
+  EXPECT_FALSE(session_->Next(absl::InfiniteDuration()).value().has_value());
   close(ends[0]);
   close(ends[1]);
 }
@@ -336,8 +316,184 @@ TEST_F(SessionTest, NamesTheRankThatARealMpirunLost) {
     ExpectNothingIsLeft();
   }
   unsetenv("STAGECOACH_FAKE_ENGINE");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 (stage 0) on "));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("was ended by signal 9 (Killed)"));
+  EXPECT_THAT(status.message(), HasSubstr("rank 2 (stage 0) on "));
+  EXPECT_THAT(status.message(), HasSubstr("was ended by signal 9 (Killed)"));
+}
+
+TEST_F(SessionTest, QuickLossesDoNotEndItWhileItsPatienceLasts) {
+  LaunchOptions options = Options("die_after=0,launches=4");
+  options.relaunch_timeout = absl::Minutes(10);
+  ExpectWholeAnswer(options, Request({1, 2}, 6));
+  EXPECT_EQ(session_->relaunches(), 4);
+}
+
+// What a job over two hosts whose ranks do not come up ends with, where `script` answers for each host.
+class SessionOverHosts : public SessionTest {
+ protected:
+  absl::Status StatusWith(const std::string& script, absl::Duration startup_timeout) {
+    LaunchOptions options = Options("never=1");
+    options.hosts = "near.invalid,far.invalid";
+    options.rsh_agent = directory_ + "/agent";
+    std::ofstream(options.rsh_agent) << "#!/bin/sh\n" << script << "\n";
+    EXPECT_EQ(chmod(options.rsh_agent.c_str(), 0755), 0);
+    options.startup_timeout = startup_timeout;
+    options.max_losses = 1;
+    const absl::Status status = StatusOf(options, Request({1}, 1));
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    return status;
+  }
+
+  SessionOverHosts() { *report_.mutable_hello() = MakeHello(pb::Hello::ROLE_STAGE, {InstructionSet::kScalar}); }
+
+  pb::HostReport report_;
+};
+
+// A login works, and a firewall keeps the ranks from each other.
+TEST_F(SessionOverHosts, ThatDoesNotComeUpNamesThemAndTheirPorts) {
+  const absl::Status status = StatusWith("echo " + EncodeHostReport(report_), absl::Milliseconds(300));
+  EXPECT_THAT(status.message(), HasSubstr("did not come up within 300ms"));
+  EXPECT_THAT(status.message(), HasSubstr("1 on near.invalid, 1 on far.invalid"));
+  EXPECT_THAT(status.message(), HasSubstr("TCP connections"));
+  ExpectNothingIsLeft();
+}
+
+// Those of this host are seen without a question.
+TEST_F(SessionOverHosts, WithARankThatIsStoppedWhileTheJobStartsNamesItBeforeTheTimeout) {
+  const std::string without = EncodeHostReport(report_);
+  report_.add_stopped()->set_rank(2);
+  report_.mutable_stopped(0)->set_pid(77);
+  const std::string script =
+      absl::StrCat("[ $1 = near.invalid ] || echo ", EncodeHostReport(report_), "\necho ", without);
+  // A sixth of it later hosts are asked.
+  EXPECT_THAT(StatusWith(script, absl::Seconds(3)).message(),
+              HasSubstr("the job does not come up; rank 2 on far.invalid is stopped (pid 77)"));
+}
+
+// Nothing is launched, and so nothing is launched again.
+TEST_F(SessionTest, WhatKeepsRanksFromStartingIsSaidBeforeALaunch) {
+  LaunchOptions options = Options("die_after=3");
+  options.mpirun_path = directory_ + "/mpirun";
+  std::ofstream(options.mpirun_path) << "#!/bin/sh\necho 'HYDRA build details:'\necho '    Version: 4.0.2'\n";
+  ASSERT_EQ(chmod(options.mpirun_path.c_str(), 0755), 0);
+  const absl::Status other_mpi = Session::Launch(options).status();
+  EXPECT_EQ(other_mpi.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(other_mpi.message(), HasSubstr("is not Open MPI's: it says 'HYDRA build details:'"));
+
+  rlimit files;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit few = {16, files.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Status limited = Session::Launch(Options("die_after=3")).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  EXPECT_EQ(limited.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(limited.message(), HasSubstr("may have 16 files open (ulimit -n)"));
+  EXPECT_TRUE(Launches().empty());
+}
+
+TEST_F(SessionTest, TheRequestThatCrashesAStageEachTimeEndsWithAnErrorAndTheOthersGoOn) {
+  LaunchOptions options = Options("crash_on=7");
+  options.relaunch_timeout = absl::Minutes(10);
+  Launch(options);
+  for (TokenId i = 3; i < 11; ++i) Submit(Request({i, 5}, 4));
+  const absl::Status status = Run(requests_.size());
+  ASSERT_TRUE(status.ok()) << status;
+  for (const auto& [id, request] : requests_) {
+    if (request.prompt[0] != 7) {
+      ExpectWhole(id);
+      continue;
+    }
+    EXPECT_EQ(outcomes_[id].reason, Finished::REASON_FAILED);
+    EXPECT_THAT(outcomes_[id].error, HasSubstr("rank 1 (stage 1) on x was ended by signal 11 (Segmentation fault)"));
+  }
+  EXPECT_LE(session_->relaunches(), 8);
+  ASSERT_EQ(static_cast<int>(session_->losses().size()), session_->relaunches());
+  for (const StageLoss& loss : session_->losses()) {
+    EXPECT_EQ(loss.stage, 1) << loss.what;
+    EXPECT_THAT(loss.what, HasSubstr("rank 1 (stage 1)"));
+    EXPECT_GT(loss.recovered_us, loss.at_us);
+  }
+}
+
+TEST_F(SessionTest, KeepsEveryLossAndWhenItWasMadeGood) {
+  ExpectWholeAnswer(Options("die_after=3,launches=2,slow_relaunch=300"), Request({1, 5}, 12));
+  ASSERT_EQ(session_->losses().size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    const StageLoss& loss = session_->losses()[i];
+    EXPECT_EQ(loss.number, i + 1);
+    EXPECT_FALSE(loss.what.empty());
+    EXPECT_FALSE(loss.stage.has_value()) << "it was the engine";
+    EXPECT_GT(loss.recovered_us, loss.at_us + 250000);
+  }
+}
+
+TEST_F(SessionTest, SaysAtOnceThatAJobWasLostNotOnlyWhenTheNextOneComesUp) {
+  Launch("die_after=3,launches=1,slow_relaunch=1500");
+  Submit(Request({1, 5}, 12));
+  while (session_->losses().empty()) ASSERT_TRUE(session_->Next(absl::Seconds(30)).ok());
+  EXPECT_FALSE(session_->job_ready());
+  EXPECT_EQ(session_->losses()[0].recovered_us, 0);
+}
+
+TEST_F(SessionTest, MemoryThatIsShortAtARelaunchRefusesNothingThatWasTaken) {
+  LaunchOptions options =
+      Options("told=7,die_after=3,launches=1,short=4");  // 2 + 6 tokens, of which the last is not kept
+  options.relaunch_timeout = absl::Minutes(10);
+  Launch(options);
+  for (TokenId i = 0; i < 12; ++i) Submit(Request({i, 5}, 6));
+  RunAndExpectAllWhole();
+  EXPECT_EQ(session_->relaunches(), 4);
+}
+
+TEST_F(SessionTest, AContextThatWasAskedForMustFitARelaunchOneThatCameOfMemoryNeedNot) {
+  for (const int context : {0, 1000}) {
+    SCOPED_TRACE(context);
+    LaunchOptions options = Options(absl::StrCat("told=", context > 0 ? context : 7, ",die_after=3,launches=1"));
+    options.job.set_context(context);
+    ExpectWholeAnswer(options, Request({1, 5}, 6));
+  }
+}
+
+TEST_F(SessionTest, WhatIsTakenWhileARelaunchComesUpIsNotRefusedByItsSmallerPool) {
+  LaunchOptions options = Options("die_after=3,launches=1,slow_relaunch=1500,small=2");  // 64 tokens
+  options.relaunch_timeout = absl::Minutes(10);
+  Launch(options);
+  Submit(Request({1, 5}, 6));
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (outcomes_[1].tokens.size() < 3 && absl::Now() < deadline) TakeNext();
+  while (session_->job_ready() && absl::Now() < deadline) TakeNext();
+  ASSERT_FALSE(session_->job_ready());
+  Submit(Request(std::vector<TokenId>(100, 3), 6));
+  EXPECT_EQ(session_->Submit(1000, Request(std::vector<TokenId>(1000, 3), 6)).code(), absl::StatusCode::kOutOfRange);
+  RunAndExpectAllWhole();
+  EXPECT_EQ(session_->relaunches(), 2);
+}
+
+TEST_F(SessionTest, RefusesAtOnceWhatTheReadyJobCannotHoldAndIdsThatDoNotGrow) {
+  Launch("");
+  while (session_->ready() == nullptr) ASSERT_TRUE(session_->Next(absl::Seconds(1)).ok());
+  EXPECT_THAT(session_->Submit(100000, Request(std::vector<TokenId>(1000, 1), 1)),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("the prompt has 1000 tokens")));
+  EXPECT_TRUE(session_->Submit(100000, Request({1}, 2)).ok()) << "the refused one's id is still free";
+  EXPECT_EQ(session_->Submit(100000, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(session_->Submit(99999, Request({1}, 2)).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(session_->Finish().ok());
+  EXPECT_EQ(session_->Submit(100001, Request({1}, 2)).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, ABatchOfEventsIsAllThatIsThereInOrder) {
+  Launch("");
+  const RequestId a = Submit(Request({1, 2, 3}, 20)), b = Submit(Request({4}, 20));
+  size_t finished = 0;
+  while (finished < 2) {
+    const std::vector<SessionEvent> events = session_->NextBatch(absl::Seconds(1)).value();
+    for (const SessionEvent& event : events) {
+      Take(event);
+      finished += event.finished.has_value() ? 1 : 0;
+    }
+  }
+  ExpectWhole(a);
+  ExpectWhole(b);
 }
 
 }  // namespace

@@ -1,20 +1,14 @@
 #include "coordinator/session/session_thread.h"
 
-#include <gtest/gtest.h>
-
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <numeric>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "common/base/clock.h"
+#include "gtest/gtest.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/scripted/scripted_engine.h"
 
@@ -95,8 +89,7 @@ class Collector : public SessionListener {
   std::condition_variable changed_;
 };
 
-class SessionThreadTest : public ::testing::Test {
- protected:
+struct SessionThreadTest : ::testing::Test {
   ~SessionThreadTest() override {
     if (!runner_.joinable()) return;
     face_->Stop();

@@ -3,30 +3,23 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/obs/step_log.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/sim/sim_cluster_testing.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::HasSubstr;
-
 // What a run with these options writes to its step log, and how it ended.
 std::vector<StepRecord> Recorded(SimOptions options, SimOutcome* outcome) {
   const testing::TempDir dir;
-  auto log = StepLog::Open(dir.File("steps.jsonl"), false);
-  EXPECT_TRUE(log.ok()) << log.status();
-  options.steps = log->get();
-  absl::StatusOr<SimOutcome> run = Simulate(options);
-  EXPECT_TRUE(run.ok()) << run.status();
-  *outcome = *std::move(run);
-  EXPECT_TRUE((*log)->Close().ok());
-  absl::StatusOr<std::vector<StepRecord>> records = ReadStepLog(dir.File("steps.jsonl"));
-  EXPECT_TRUE(records.ok()) << records.status();
-  return *std::move(records);
+  auto log = StepLog::Open(dir.File("steps.jsonl"), false).value();
+  options.steps = log.get();
+  *outcome = Simulate(options).value();
+  EXPECT_TRUE(log->Close().ok());
+  return ReadStepLog(dir.File("steps.jsonl")).value();
 }
 
 std::vector<ArrivingRequest> Busy(int64_t requests) {
@@ -65,10 +58,9 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
   options.scheduler.prefix_caching = stages != 2;  // what is preempted finds its own blocks
   SimOutcome outcome;
   const std::vector<StepRecord> records = Recorded(options, &outcome);
-  const auto jobs = Replay(records);
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
-  ASSERT_EQ(jobs->size(), 1u);
-  const ReplayedJob& job = jobs->front();
+  const auto jobs = Replay(records).value();
+  ASSERT_EQ(jobs.size(), 1u);
+  const ReplayedJob& job = jobs.front();
   const SchedulerCounters& was = outcome.jobs[0].counters;
   EXPECT_EQ(job.stages, stages);
   EXPECT_EQ(job.requests, 80);
@@ -100,16 +92,13 @@ TEST(Replay, KnowsWhatTheJobsExpertsRead) {
   const std::vector<StepRecord> records = Recorded(options, &outcome);
   EXPECT_EQ(records.front().inputs.job->experts, 0.95);
   EXPECT_EQ(records.front().inputs.job->experts_chosen, 8.0 / 256);
-  const auto jobs = Replay(records);
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
-  EXPECT_EQ(jobs->front().tokens, outcome.result.output_tokens);
+  EXPECT_EQ(Replay(records).value().front().tokens, outcome.result.output_tokens);
   std::vector<StepRecord> others = records;
   others.front().inputs.job->experts_chosen = 0;
-  EXPECT_THAT(std::string(Replay(others).status().message()), HasSubstr("`experts_chosen` is 0, expected a share"));
+  EXPECT_THAT(Replay(others).status().message(), HasSubstr("`experts_chosen` is 0, expected a share"));
 }
 
-class ReplayTest : public ::testing::Test {
- protected:
+struct ReplayTest : ::testing::Test {
   ReplayTest() : cluster_({0, 1}) {
     SimOptions options = RunOf(cluster_, 0, 1, 1, 8);
     options.requests = Busy(20);
@@ -127,11 +116,10 @@ TEST_F(ReplayTest, FollowsARunThatLostStagesJobByJob) {
   options.requests = Busy(60);
   options.failures = {.at_s = {0.5, 1.1}, .detect_s = 0.1, .relaunch_s = 0.1};
   records_ = Recorded(options, &outcome_);
-  const auto jobs = Replay(records_);
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
-  ASSERT_EQ(jobs->size(), 3u);
+  const auto jobs = Replay(records_).value();
+  ASSERT_EQ(jobs.size(), 3u);
   int64_t tokens = 0;
-  for (const ReplayedJob& job : *jobs) tokens += job.tokens;
+  for (const ReplayedJob& job : jobs) tokens += job.tokens;
   EXPECT_EQ(tokens, outcome_.result.output_tokens);
 }
 
@@ -176,14 +164,12 @@ TEST_F(ReplayTest, RefusesALogThatItCannotRelyOn) {
   records_ = good;
   records_[2].inputs.decode_groups = 7;
   EXPECT_THAT(Error(), HasSubstr("has 7 decode groups"));
-  EXPECT_THAT(std::string(Replay({}).status().message()), HasSubstr("no micro-batches"));
+  EXPECT_THAT(Replay({}).status().message(), HasSubstr("no micro-batches"));
 }
 
 TEST_F(ReplayTest, OfALogWhoseEndIsMissingReplaysWhatIsThere) {
   records_.resize(records_.size() / 2);
-  const auto jobs = Replay(records_);
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
-  EXPECT_GE(jobs->front().status.counters.micro_batches, records_.size());
+  EXPECT_GE(Replay(records_).value().front().status.counters.micro_batches, records_.size());
 }
 
 TEST(StepLogReader, GivesBackWhatWasWrittenAndNamesTheLineThatIsNone) {
@@ -198,11 +184,18 @@ TEST(StepLogReader, GivesBackWhatWasWrittenAndNamesTheLineThatIsNone) {
       {.sequence = 2, .confirmed = 1, .cancel = true},
       {.sequence = 4, .prompt_tokens = 2, .max_new_tokens = 1, .tenant = 77, .weight = 0.3, .priority_class = 2}};
   record.inputs.decode_groups = 1;
-  record.inputs.job = {.stages = 1, .max_num_seqs = 8, .policy = "interleaved", .group_blocks = {5, 6}, .context = 99};
-  const auto back = ParseStepLogLine(StepLogLine(record));
-  ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(StepLogLine(*back), StepLogLine(record));
-  EXPECT_EQ(back->inputs, record.inputs);
+  record.inputs.job =
+      RecordedJob{{.max_num_seqs = 9, .policy = Policy::kPhases, .slo_itl_s = 0.25, .prefix_caching = false},
+                  {.group_blocks = {5, 6}, .context = 99},
+                  /*stages=*/1};
+  const auto back = ParseStepLogLine(StepLogLine(record)).value();
+  EXPECT_EQ(StepLogLine(back), StepLogLine(record));
+  EXPECT_EQ(back.inputs, record.inputs);
+  // As earlier versions wrote it.
+  const std::string old = absl::StrReplaceAll(
+      StepLogLine(record), {{"\"slo_itl_s\":0.25", "\"slo_itl_us\":250000.0"}, {",\"prefix_caching\":false", ""}});
+  ASSERT_EQ(old.find("prefix_caching"), std::string::npos);
+  EXPECT_EQ(ParseStepLogLine(old).value().inputs, record.inputs);
   const std::pair<const char*, const char*> wrong[] = {
       {"x", "expected a JSON object"},
       {"[]", "the line: expected an object, found array"},
@@ -214,12 +207,11 @@ TEST(StepLogReader, GivesBackWhatWasWrittenAndNamesTheLineThatIsNone) {
       {R"({"number":1,"slices":[],"submit_us":1,"confirm_us":1,"stages":[],"job":5})", "job: expected an object"},
       {R"({"number":1,"slices":[],"submit_us":1,"confirm_us":1,"stages":[],"commands":[{"add":1}]})", "commands[0]."}};
   for (const auto& [line, message] : wrong) {
-    EXPECT_THAT(std::string(ParseStepLogLine(line).status().message()), HasSubstr(message)) << line;
+    EXPECT_THAT(ParseStepLogLine(line).status().message(), HasSubstr(message)) << line;
   }
   const testing::TempDir dir;
   std::ofstream(dir.File("log")) << StepLogLine(record) << "\n\nnonsense\n";
-  EXPECT_THAT(std::string(ReadStepLog(dir.File("log")).status().message()),
-              HasSubstr("line 3: expected a JSON object"));
+  EXPECT_THAT(ReadStepLog(dir.File("log")).status().message(), HasSubstr("line 3: expected a JSON object"));
   EXPECT_TRUE(absl::IsNotFound(ReadStepLog("/nowhere").status()));
 }
 

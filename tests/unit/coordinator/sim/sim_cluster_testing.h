@@ -5,7 +5,6 @@
 // for its rows.
 
 #include <deque>
-#include <memory>
 #include <vector>
 
 #include "coordinator/sim/simulation.h"
@@ -54,7 +53,8 @@ inline SimOptions RunOf(const TestCluster& cluster, int64_t requests, int64_t pr
   SimOptions options;
   options.cluster = cluster.sim;
   options.scheduler.max_num_seqs = sequences;
-  options.scheduler.block_tokens = 32;
+  options.scheduler.policy = Policy::kInterleaved;
+  options.scheduler.prefix_caching = false;
   options.scheduler.context = 2048;
   options.scheduler.max_open_tokens = 16384;
   options.scheduler.group_blocks = {sequences * 64};

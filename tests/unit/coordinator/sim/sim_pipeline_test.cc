@@ -1,7 +1,6 @@
 #include "coordinator/sim/sim_pipeline.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/sim/sim_cluster_testing.h"
 
 namespace stagecoach {
@@ -121,8 +120,7 @@ TEST(SimPipeline, AStageThatIsToTakeLongerSleepsAndLeavesItsHostToTheOthers) {
 TEST(SimPipeline, AMicroBatchWithoutRowsIsNotDelayed) {
   TestCluster cluster({0, 1});
   cluster.sim.stage_delay_s = 0.003;
-  const auto results = ResultsOf(cluster.sim, {0});
-  EXPECT_EQ(results[0].first, 0);
+  EXPECT_EQ(ResultsOf(cluster.sim, {0})[0].first, 0);
 }
 
 // Hosts 0 and 2 are in one rack, 1 and 3 are not: the frames of stages 0 and 2 leave it, those of stage 1 enter it. A
@@ -142,7 +140,7 @@ TEST(SimNetwork, FramesThatCrossAnUplinkAtOnceEachTakeTwiceAsLong) {
   network.Begin(0, 1, 0);
   network.Begin(2, 1, 0);
   EXPECT_EQ(network.NextSentNs(), 8'000'000);
-  EXPECT_THAT(network.TakeSent(8'000'000), ::testing::ElementsAre(0, 2));
+  EXPECT_THAT(network.TakeSent(8'000'000), ElementsAre(0, 2));
   EXPECT_EQ(network.FrameSent(0, 0, 8'000'000).arrives_ns, 8'000'000);
   // Nobody else's frames go the other way, and none at all after the last stage.
   EXPECT_FALSE(network.SharesItsWay(1));
@@ -182,9 +180,9 @@ TEST(SimPipeline, AStagesFramesGoOneBehindTheOtherOverAnUplinkAndShareItWithThos
   // Stage 0's frames are ready at 1, 2 and 3 ms. The first two are alone, 1 to 5 and 5 to 9 ms; the third is half
   // through at 11 ms, when stage 2 sends its first, and takes 4 ms more. That one has the rest alone, 15 to 17 ms, and
   // those behind it meet nobody.
-  EXPECT_THAT(received_us(1), ::testing::ElementsAre(5000, 9000, 15000));
-  EXPECT_THAT(received_us(2), ::testing::ElementsAre(10000, 14000, 20000));
-  EXPECT_THAT(received_us(3), ::testing::ElementsAre(17000, 21000, 25000));
+  EXPECT_THAT(received_us(1), ElementsAre(5000, 9000, 15000));
+  EXPECT_THAT(received_us(2), ElementsAre(10000, 14000, 20000));
+  EXPECT_THAT(received_us(3), ElementsAre(17000, 21000, 25000));
 }
 
 TEST(SimPipeline, AFrameThatWaitsForItsOwnLinkLeavesTheUplinkToOthers) {

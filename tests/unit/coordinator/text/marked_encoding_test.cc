@@ -4,22 +4,18 @@
 #include <numeric>
 #include <random>
 #include <sstream>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "common/gguf/gguf_file.h"
 #include "coordinator/text/marked_text.h"
 #include "coordinator/text/tokenizer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::OpenOrDie;
 using testing::ToyVocabulary;
 
@@ -71,16 +67,6 @@ TEST(MarkedEncoding, MakesNoControlTokenThatTheRequestHasAPartIn) {
     }
   }
   for (const MarkedText& way : SharedOut("<u>")) EXPECT_THAT(tokenizer->EncodeMarked(way, true), ElementsAre(user));
-}
-
-TEST(MarkedEncoding, GivesThePlaceOfATokenThatDoesNotCountToAnother) {
-  ToyVocabulary toy = testing::ToyBytePairs();
-  const TokenId shorter = toy.Add("<|c|>", 3);
-  toy.Add("<|c|>he", 3);
-  toy.Add("x<|c|>", 3);
-  const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
-  EXPECT_THAT(Encoded(*tokenizer, {{"x", kBrought}, {"<|c|>", kWritten}, {"he", kBrought}}),
-              ElementsAre('x', shorter, 256));
 }
 
 TEST(MarkedEncoding, CutsWhatLiesBetweenAsOneTextWhoeverWroteIt) {
@@ -217,10 +203,9 @@ class MarkedVocabulary : public ::testing::TestWithParam<std::string> {
     SHARED_FILE_OR_SKIP(model, "data/tokenizers/" + GetParam() + ".gguf");
     SHARED_FILE_OR_SKIP(inputs, "data/tokenizers/" + GetParam() + ".inp");
     tokenizer_ = testing::OpenFileOrDie(model);
-    const auto file = GgufFile::Open(model);
-    ASSERT_TRUE(file.ok()) << file.status();
-    const auto texts = (*file)->metadata().GetStrings("tokenizer.ggml.tokens");
-    const auto types = (*file)->metadata().GetInts("tokenizer.ggml.token_type");
+    const auto file = GgufFile::Open(model).value();
+    const auto texts = file->metadata().GetStrings("tokenizer.ggml.tokens");
+    const auto types = file->metadata().GetInts("tokenizer.ggml.token_type");
     ASSERT_TRUE(texts.ok() && types.ok());
     for (size_t i = 0; i < texts->size(); ++i) {
       is_control_.push_back((*types)[i] == 3);
@@ -282,8 +267,6 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, MarkedVocabulary, ::testing::Values("qwen
                          [](const ::testing::TestParamInfo<std::string>& info) {
                            return info.param == "qwen" ? "qwen" : info.param == "gpt-2" ? "gpt2" : "llama";
                          });
-
-using ::testing::IsEmpty;
 
 MarkedText Greeting() {
   MarkedText text("<user>", kWritten);

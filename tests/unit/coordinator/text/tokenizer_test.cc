@@ -5,14 +5,11 @@
 #include <map>
 #include <random>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/gguf/gguf_file.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
@@ -20,7 +17,6 @@
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::OpenOrDie;
 using testing::ToyVocabulary;
 
@@ -35,16 +31,6 @@ std::string RandomBytes(std::mt19937* random, size_t max_bytes) {
 
 std::vector<TokenId> Plain(const Tokenizer& tokenizer, const std::string& text) {
   return tokenizer.Encode(text, /*add_special=*/false, /*parse_special=*/false);
-}
-
-TEST(BpeTokenizer, JoinsPairsByRank) {
-  const auto tokenizer = OpenOrDie(testing::ToyBytePairs().File("gpt2", "qwen2"));
-  EXPECT_THAT(Plain(*tokenizer, "hello"), ElementsAre(259));
-  EXPECT_THAT(Plain(*tokenizer, "hell"), ElementsAre(258));
-  EXPECT_THAT(Plain(*tokenizer, "helo"), ElementsAre(256, 'l', 'o'));
-  EXPECT_THAT(Plain(*tokenizer, "lll"), ElementsAre(257, 'l'));
-  EXPECT_THAT(Plain(*tokenizer, " he"), ElementsAre(' ', 256));
-  EXPECT_THAT(Plain(*tokenizer, ""), ElementsAre());
 }
 
 // Joins the best pair of all again and again, as the definition says: that whose `badness_of(left, right)` is the
@@ -71,12 +57,10 @@ double BadnessIn(const std::map<std::string, double>& badness, const std::string
 }
 
 TEST(BpeTokenizer, AgreesWithTheDefinitionOnRandomWords) {
-  const auto file = GgufFile::Open(testing::DemoModelPath());
-  ASSERT_TRUE(file.ok()) << file.status();
-  const auto tokenizer = Tokenizer::Create((*file)->metadata());
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const auto merges = (*file)->metadata().GetStrings("tokenizer.ggml.merges");
-  const auto texts = (*file)->metadata().GetStrings("tokenizer.ggml.tokens");
+  const auto file = GgufFile::Open(testing::DemoModelPath()).value();
+  const auto tokenizer = Tokenizer::Create(file->metadata()).value();
+  const auto merges = file->metadata().GetStrings("tokenizer.ggml.merges");
+  const auto texts = file->metadata().GetStrings("tokenizer.ggml.tokens");
   ASSERT_TRUE(merges.ok() && texts.ok());
   std::map<std::string, double> ranks;
   for (size_t i = 0; i < merges->size(); ++i) ranks.emplace((*merges)[i], i);
@@ -87,7 +71,7 @@ TEST(BpeTokenizer, AgreesWithTheDefinitionOnRandomWords) {
     std::string word;
     for (std::string& letter : letters) word += letter = "aeehhilnorsttt"[random() % 14];
     std::vector<std::string> found;
-    for (const TokenId token : Plain(**tokenizer, word)) found.push_back((*texts)[token]);
+    for (const TokenId token : Plain(*tokenizer, word)) found.push_back((*texts)[token]);
     ASSERT_EQ(found, JoinByDefinition(letters, rank)) << word;
   }
 }
@@ -118,8 +102,7 @@ TEST(BpeTokenizer, KeepsTheFirstIdOfARepeatedText) {
   toy.Add("he", 1);
   const TokenId control = toy.Add("<|x|>", 3);
   toy.Add("<|x|>", 3);
-  const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
-  EXPECT_THAT(tokenizer->Encode("he<|x|>", false, true), ElementsAre(256, control));
+  EXPECT_THAT(OpenOrDie(toy.File("gpt2", "qwen2"))->Encode("he<|x|>", false, true), ElementsAre(256, control));
 }
 
 // Of every length up to one that is enough, with special tokens, BOS and EOS wherever a vocabulary has them.
@@ -142,11 +125,12 @@ TEST(Tokenizer, GivesTheSameTokensUpToALimitAndNoneOfALongerText) {
       for (const char* more : {"hello", "<|c|>", " a b ab", "<a user-defined one>", "<s>"}) {
         if (random() % 2 == 0) text.insert(random() % (text.size() + 1), more);
       }
-      if (i % 4 == 0) {  // few tokens are left of these
+      bool special = random() % 2 == 0;
+      if (i < 2) {  // few tokens are left of this one
+        special = i == 0;
         text = "a";
         for (int n = 0; n < 100; ++n) text.insert(0, "<s>");
       }
-      const bool special = random() % 2 == 0;
       const std::vector<TokenId> all = tokenizer->Encode(text, special, special);
       const MarkedText marked(text, TextOrigin::kTemplate);
       const std::vector<TokenId> all_marked = tokenizer->EncodeMarked(marked, special);
@@ -263,8 +247,7 @@ TEST(SpecialTokens, FrameATextAsTheVocabularyAsks) {
 
 TEST(SpecialTokens, BeginWithBosWhereTheFileIsSilentAsThePreTokenizerDoes) {
   for (const char* pre : {"llama-bpe", "tekken"}) {
-    const auto tokenizer = OpenOrDie(testing::ToyBytePairsWithBos(pre));
-    EXPECT_THAT(tokenizer->Encode("a", true, false), ElementsAre(kBos, 'a')) << pre;
+    EXPECT_THAT(OpenOrDie(testing::ToyBytePairsWithBos(pre))->Encode("a", true, false), ElementsAre(kBos, 'a')) << pre;
   }
   for (const char* pre : {"smaug-bpe", "dbrx", "glm4", "gpt-4o", "llama4", "kimi-k2", "minimax-m2", "deepseek-v3"}) {
     GgufWriter file = testing::ToyBytePairsWithBos(pre);
@@ -320,12 +303,6 @@ TEST(SpmTokenizer, JoinsPairsByScoreWithASpaceInFront) {
   file.Set("tokenizer.ggml.add_space_prefix", false);
   EXPECT_THAT(Plain(*OpenOrDie(file), "ab"), ElementsAre(262));
   EXPECT_EQ(OpenOrDie(file)->Decode({263}, false), " a");
-}
-
-TEST(SpmTokenizer, JoinsTheLeftmostOfEqualPairs) {
-  ToyVocabulary toy = testing::ToySentencePiece();
-  const TokenId aa = toy.Add("aa", 1, 10);
-  EXPECT_THAT(Plain(*OpenOrDie(toy.File("llama", "")), "aaa"), ElementsAre(259, aa, 260));
 }
 
 void ExpectJoinsByScore(const ToyVocabulary& toy) {
@@ -396,8 +373,7 @@ TEST(EndOfGeneration, HoldsEveryTokenThatEndsSomething) {
   const TokenId im_end = toy.Add("<|im_end|>", 3), normal = toy.Add("<|eot_id|>", 1), custom = toy.Add("<done>", 3);
   GgufWriter file = toy.File("gpt2", "qwen2");
   file.Set("tokenizer.ggml.eom_token_id", static_cast<uint32_t>(custom));
-  const auto tokenizer = OpenOrDie(file);
-  EXPECT_THAT(tokenizer->end_of_generation(), ElementsAre(im_end, normal, custom));
+  EXPECT_THAT(OpenOrDie(file)->end_of_generation(), ElementsAre(im_end, normal, custom));
   EXPECT_THAT(testing::OpenFileOrDie(testing::DemoModelPath())->end_of_generation(), ElementsAre(4093, 4095));
 }
 

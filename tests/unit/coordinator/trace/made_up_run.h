@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -37,10 +36,7 @@ struct MadeUpRun {
     std::vector<std::pair<int64_t, int64_t>> sent(stages, {0, 0});
     int64_t submitted_us = start_us;
     for (int i = 0; i < micro_batches; ++i) {
-      TraceStep step;
-      step.number = static_cast<uint64_t>(i);
-      step.decode_rows = 1;
-      step.sequences = 1;
+      TraceStep step = {.number = static_cast<uint64_t>(i), .decode_rows = 1, .sequences = 1};
       step.queues = {
           .waiting = 0, .running = in_flight, .blocks_used = {3}, .blocks_free = {5}, .in_flight = in_flight - 1};
       step.ready_us = i < in_flight ? start_us : confirmed_us[static_cast<size_t>(i - in_flight)];

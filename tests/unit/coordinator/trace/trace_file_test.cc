@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
+#include <functional>
+#include <numeric>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "common/json/json_value.h"
+#include "coordinator/trace/clock_estimate.h"
+#include "coordinator/trace/trace_job.h"
 #include "coordinator/trace/trace_lines.h"
 #include "coordinator/trace/trace_summary.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/testing/trace_check.h"
 #include "tests/unit/coordinator/trace/made_up_run.h"
@@ -20,16 +25,13 @@ namespace stagecoach {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 using testing::MadeUpRun;
 
-class TraceFile : public ::testing::Test {
- protected:
+struct TraceFile : ::testing::Test {
   // What an engine writes of a run.
   void Log(const MadeUpRun& run, bool append) {
     const TraceJob job = run.Recorded();
-    auto log = OpenTraceLog(path_, append, job.header);
-    ASSERT_TRUE(log.ok()) << log.status();
+    auto log = OpenTraceLog(path_, append, job.header).value();
     for (const TraceStep& step : job.steps) {
       StepRecord record;
       record.number = step.number;
@@ -45,9 +47,9 @@ class TraceFile : public ::testing::Test {
                                 .send_us = span.send_end_us - span.send_start_us,
                                 .send_start_us = span.send_start_us});
       }
-      (*log)->Write(record);
+      log->Write(record);
     }
-    ASSERT_TRUE((*log)->Close().ok());
+    ASSERT_TRUE(log->Close().ok());
   }
   std::string Text() const { return testing::ReadFileOrDie(path_); }
   void Replace(const std::string& text) { testing::WriteFileOrDie(path_, text); }
@@ -65,23 +67,21 @@ class TraceFile : public ::testing::Test {
 
 TEST_F(TraceFile, WhatARunLeavesIsFinishedAndStaysSo) {
   Log(run_, false);
-  const auto raw = ReadTrace(path_);
-  ASSERT_TRUE(raw.ok()) << raw.status();
-  EXPECT_FALSE(raw->front().aligned);
-  EXPECT_EQ(raw->front().steps.size(), 20u);
+  const auto raw = ReadTrace(path_).value();
+  EXPECT_FALSE(raw.front().aligned);
+  EXPECT_EQ(raw.front().steps.size(), 20u);
   ASSERT_TRUE(FinishTrace(path_).ok());
   testing::ExpectWellFormedTrace(json::parse(Text()));
-  const auto finished = ReadTrace(path_);
-  ASSERT_TRUE(finished.ok()) << finished.status();
-  ASSERT_EQ(finished->size(), 1u);
-  const TraceJob& job = finished->front();
+  const auto finished = ReadTrace(path_).value();
+  ASSERT_EQ(finished.size(), 1u);
+  const TraceJob& job = finished.front();
   EXPECT_TRUE(job.aligned);
   EXPECT_EQ(job.header.coordinator_host, "front");
   EXPECT_EQ(job.steps[0].prefill_rows, 30);
   EXPECT_EQ(job.steps[1].decode_rows, 1);
   EXPECT_EQ(job.steps[1].queues, (QueueCounts{.running = 2, .blocks_used = {3}, .blocks_free = {5}, .in_flight = 1}));
   EXPECT_NEAR(static_cast<double>(job.clocks[0].offset_us), 5000000, 100);
-  TraceJob expected = raw->front();
+  TraceJob expected = raw.front();
   ASSERT_TRUE(AlignTrace(&expected).ok());
   for (size_t i = 0; i < job.steps.size(); ++i) {
     EXPECT_EQ(job.steps[i].stages[1].start_us, expected.steps[i].stages[1].start_us);
@@ -89,27 +89,24 @@ TEST_F(TraceFile, WhatARunLeavesIsFinishedAndStaysSo) {
   const std::string text = Text();
   ASSERT_TRUE(FinishTrace(path_).ok());
   EXPECT_EQ(Text(), text);
-  EXPECT_FALSE(std::ifstream(path_ + ".part").is_open());
+  EXPECT_FALSE(std::ifstream(path_ + ".new").is_open());
 }
 
 TEST_F(TraceFile, AKilledJobLeavesAFileThatCanBeReadFinishedAndGoneOnWith) {
   Log(run_, false);
   const std::string whole = Text();
   Replace(whole.substr(0, whole.size() - 40));  // in the middle of its last line
-  auto jobs = ReadTrace(path_);
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
-  EXPECT_EQ(jobs->front().steps.size(), 20u);
+  EXPECT_EQ(ReadTrace(path_).value().front().steps.size(), 20u);
   MadeUpRun later = run_;
   later.start_us += 10000000;
   Log(later, true);  // it was launched again
   ASSERT_TRUE(FinishTrace(path_).ok());
   later.start_us += 10000000;
   Log(later, true);  // and another job follows
-  jobs = ReadTrace(path_);
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
-  ASSERT_EQ(jobs->size(), 3u);
-  EXPECT_TRUE((*jobs)[1].aligned);
-  EXPECT_FALSE((*jobs)[2].aligned);
+  const auto jobs = ReadTrace(path_).value();
+  ASSERT_EQ(jobs.size(), 3u);
+  EXPECT_TRUE(jobs[1].aligned);
+  EXPECT_FALSE(jobs[2].aligned);
   ASSERT_TRUE(FinishTrace(path_).ok());
   const json events = json::parse(Text());
   testing::ExpectWellFormedTrace(events);
@@ -123,9 +120,7 @@ TEST_F(TraceFile, AKilledJobLeavesAFileThatCanBeReadFinishedAndGoneOnWith) {
 TEST_F(TraceFile, AJobThatDidNothingIsOne) {
   Log({.compute_us = {1}, .micro_batches = 0}, false);
   ASSERT_TRUE(FinishTrace(path_).ok());
-  const auto jobs = ReadTrace(path_);
-  ASSERT_TRUE(jobs.ok());
-  EXPECT_EQ(SummarizeTrace(jobs->front()).wall_us, 0);
+  EXPECT_EQ(SummarizeTrace(ReadTrace(path_).value().front()).wall_us, 0);
 }
 
 TEST_F(TraceFile, FramesWhoseSendsOverlapAreDrawnOneAfterTheOther) {
@@ -141,10 +136,9 @@ TEST_F(TraceFile, NamesComeThroughWhateverIsInThem) {
   ASSERT_TRUE(AlignTrace(&job).ok());
   ASSERT_TRUE(WriteTrace(path_, {job}).ok());
   testing::ExpectWellFormedTrace(json::parse(Text()));
-  const auto jobs = ReadTrace(path_);
-  ASSERT_TRUE(jobs.ok()) << jobs.status();
-  EXPECT_EQ(jobs->front().header.options, job.header.options);
-  EXPECT_EQ(jobs->front().header.coordinator_host, "a\"b\\c\n\xEF\xBF\xBD");
+  const auto jobs = ReadTrace(path_).value();
+  EXPECT_EQ(jobs.front().header.options, job.header.options);
+  EXPECT_EQ(jobs.front().header.coordinator_host, "a\"b\\c\n\xEF\xBF\xBD");
 }
 
 TEST_F(TraceFile, WhatIsNoTraceIsRefusedInOneSentence) {
@@ -159,8 +153,8 @@ TEST_F(TraceFile, WhatIsNoTraceIsRefusedInOneSentence) {
     Replace(text);
     const absl::Status status = ReadTrace(path_).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("'", path_, "' is no trace of this program: ")));
-    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("'", path_, "' is no trace of this program: ")));
+    EXPECT_THAT(status.message(), HasSubstr(expected));
   }
   EXPECT_EQ(ReadTrace(dir_.File("none.json")).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ReadTrace(dir_.path()).status().code(), absl::StatusCode::kNotFound);
@@ -189,7 +183,7 @@ TEST_F(TraceFile, EveryFactIsChecked) {
     ASSERT_NE(at, std::string::npos) << from;
     std::string bad = good;
     Replace(bad.replace(at, from.size(), to));
-    EXPECT_THAT(std::string(ReadTrace(path_).status().message()), HasSubstr(expected)) << to;
+    EXPECT_THAT(ReadTrace(path_).status().message(), HasSubstr(expected)) << to;
   }
 }
 
@@ -209,6 +203,347 @@ TEST_F(TraceFile, DamageIsNeverMoreThanAnError) {
       }
     }
   }
+}
+
+TraceSummary Of(const MadeUpRun& run) {
+  TraceJob job = run.Recorded();
+  job.header.simulated = true;
+  EXPECT_TRUE(AlignTrace(&job).ok());
+  return SummarizeTrace(job);
+}
+
+int64_t In(const TraceSummary& summary, int stage, StageState state) {
+  return summary.stages[static_cast<size_t>(stage)][static_cast<size_t>(state)];
+}
+
+void ExpectSharesAddUp(const BubbleCauses& causes) {
+  EXPECT_NEAR(causes.coordinator + causes.hop + causes.imbalance + causes.few_sequences + causes.fill_drain,
+              causes.bubble, 1e-9);
+}
+
+TEST(TraceSummary, AccountsForEveryMicrosecondOfAScheduleDoneByHand) {
+  // One sequence through two stages: turn 10, hop 100, stage 0 3000, send 40 of the hop, hop, stage 1 2000, hop.
+  const TraceSummary summary =
+      Of({.compute_us = {3000, 2000}, .micro_batches = 10, .turn_us = 10, .hop_us = 100, .send_us = 40});
+  const int64_t round = 10 + 100 + 3000 + 100 + 2000 + 100;
+  EXPECT_EQ(summary.wall_us, 10 * round - 10);  // the first turn comes before the first submission
+  EXPECT_EQ(summary.micro_batches, 10);
+  EXPECT_EQ(summary.decode_rows, 10);
+  EXPECT_EQ(In(summary, 0, StageState::kCompute), 10 * 3000);
+  EXPECT_EQ(In(summary, 0, StageState::kSend), 9 * 40);  // the last one's is not known
+  EXPECT_EQ(In(summary, 0, StageState::kWaitUpstream), 10 * 100);
+  EXPECT_EQ(In(summary, 0, StageState::kWaitDownstream), 10 * (100 + 2000 + 100) - 9 * 40);
+  EXPECT_EQ(In(summary, 0, StageState::kIdle), 9 * 10);
+  EXPECT_EQ(In(summary, 1, StageState::kWaitUpstream), 10 * (100 + 3000 + 100));
+  EXPECT_EQ(In(summary, 1, StageState::kIdle), 9 * 10);
+}
+
+TEST(TraceSummary, OneSequenceIsTooFew) {
+  const BubbleCauses causes = Of({.compute_us = {1000, 1000, 1000, 1000}, .micro_batches = 100}).causes;
+  EXPECT_NEAR(causes.bubble, 0.75, 1e-9);
+  EXPECT_NEAR(causes.few_sequences, 0.75 * 99 / 100, 0.01);
+  EXPECT_STREQ(causes.Main(), "too few sequences");
+  ExpectSharesAddUp(causes);
+}
+
+TEST(TraceSummary, FullPipelinesHaveOnlyFillAndDrain) {
+  const BubbleCauses causes = Of({.compute_us = {1000, 1000, 1000}, .in_flight = 3, .micro_batches = 8}).causes;
+  EXPECT_NEAR(causes.fill_drain, 2.0 / 10, 1e-9);  // (S - 1) / (micro-batches + S - 1)
+  EXPECT_NEAR(causes.bubble, causes.fill_drain, 1e-9);
+  EXPECT_STREQ(causes.Main(), "fill and drain");
+}
+
+TEST(TraceSummary, AStageThatIsSlowerIsAnImbalance) {
+  const BubbleCauses causes = Of({.compute_us = {1000, 3000}, .in_flight = 2, .micro_batches = 1000}).causes;
+  EXPECT_NEAR(causes.bubble, 1 - 2.0 / 3, 0.01);
+  EXPECT_NEAR(causes.imbalance, causes.bubble, 0.01);
+  EXPECT_STREQ(causes.Main(), "imbalance");
+  ExpectSharesAddUp(causes);
+}
+
+TEST(TraceSummary, HopsAndTurnsAreNamedWhereTheyKeepStagesWaiting) {
+  const BubbleCauses hop =
+      Of({.compute_us = {1000, 1000}, .in_flight = 2, .micro_batches = 1000, .hop_us = 500}).causes;
+  EXPECT_NEAR(hop.bubble, 1 - 2000.0 / 3500, 0.01);
+  EXPECT_NEAR(hop.hop, hop.bubble, 0.01);
+  EXPECT_STREQ(hop.Main(), "hop");
+  const BubbleCauses turn =
+      Of({.compute_us = {1000, 1000}, .in_flight = 2, .micro_batches = 1000, .turn_us = 500}).causes;
+  EXPECT_NEAR(turn.coordinator, turn.bubble, 0.01);
+  EXPECT_STREQ(turn.Main(), "coordinator");
+  ExpectSharesAddUp(hop);
+  ExpectSharesAddUp(turn);
+}
+
+TEST(TraceSummary, TimeWithoutRequestsIsNoBubble) {
+  TraceJob job = MadeUpRun{.compute_us = {1000}, .micro_batches = 2}.Recorded();
+  TraceStep& late = job.steps[1];  // its request came a second later
+  for (int64_t* us : {&late.ready_us, &late.submit_us, &late.confirm_us}) *us += 1000000;
+  for (int64_t* us : {&late.stages[0].received_us, &late.stages[0].start_us, &late.stages[0].end_us}) *us += 1000000;
+  ASSERT_TRUE(AlignTrace(&job).ok());
+  const TraceSummary summary = SummarizeTrace(job);
+  EXPECT_EQ(In(summary, 0, StageState::kIdle), 1000000);
+  EXPECT_EQ(summary.causes.busy_us, 2000);
+  EXPECT_EQ(summary.causes.bubble, 0);
+  EXPECT_STREQ(summary.causes.Main(), "");
+}
+
+TEST(TraceSummary, AddsUpForAnyTimesWhatever) {
+  std::mt19937_64 random(3);
+  const auto draw = [&](int64_t most) { return std::uniform_int_distribution<int64_t>(-most, most)(random); };
+  for (int round = 0; round < 300; ++round) {
+    const int64_t most = round % 3 == 0 ? int64_t{1} << 52 : 2000;
+    TraceJob job = MadeUpRun{.compute_us = {1, 1, 1}, .micro_batches = round % 20}.Recorded();
+    for (TraceStep& step : job.steps) {
+      for (int64_t* us : {&step.ready_us, &step.submit_us, &step.confirm_us}) *us = draw(most);
+      for (TraceSpan& span : step.stages) {
+        span = {draw(most), draw(most), draw(most), draw(most), draw(most)};
+      }
+    }
+    job.aligned = true;
+    job.clocks.resize(3);
+    const TraceSummary summary = SummarizeTrace(job);
+    for (const StateSums& stage : summary.stages) {
+      ASSERT_EQ(std::accumulate(stage.begin(), stage.end(), int64_t{0}), summary.wall_us);
+      for (const int64_t us : stage) ASSERT_GE(us, 0);
+    }
+    ExpectSharesAddUp(summary.causes);
+    ASSERT_GE(summary.causes.bubble, 0);
+    ASSERT_LE(summary.causes.bubble, 1);
+  }
+}
+
+TEST(AlignTrace, BringsTheTimesOfEveryStageToTheEnginesClock) {
+  const MadeUpRun truth{
+      .compute_us = {3000, 4000, 2000}, .in_flight = 3, .micro_batches = 400, .turn_us = 30, .hop_us = 80};
+  MadeUpRun seen = truth;
+  seen.offset_us = {987654321, -400000, 86400000000};
+  const TraceJob expected = truth.Recorded();
+  TraceJob job = seen.Recorded();
+  ASSERT_TRUE(AlignTrace(&job).ok());
+  ASSERT_EQ(job.clocks.size(), 3u);
+  for (size_t s = 0; s < 3; ++s) {
+    EXPECT_NEAR(static_cast<double>(job.clocks[s].offset_us), static_cast<double>(seen.offset_us[s]), 3) << s;
+    EXPECT_LE(std::abs(job.clocks[s].offset_us - seen.offset_us[s]), job.clocks[s].error_us) << s;
+    EXPECT_LT(job.clocks[s].error_us, 400) << s;
+    for (size_t i = 0; i < job.steps.size(); ++i) {
+      ASSERT_NEAR(static_cast<double>(job.steps[i].stages[s].start_us),
+                  static_cast<double>(expected.steps[i].stages[s].start_us), 3);
+    }
+  }
+}
+
+TEST(AlignTrace, StagesOfTheCoordinatorsHostHaveItsClock) {
+  TraceJob job = MadeUpRun{.compute_us = {3000, 4000}, .in_flight = 2, .micro_batches = 10, .hop_us = 50}.Recorded();
+  for (TraceStage& stage : job.header.stages) stage.host = "front";
+  const std::vector<TraceStep> before = job.steps;
+  ASSERT_TRUE(AlignTrace(&job).ok());
+  EXPECT_EQ(job.clocks[0].error_us, 0);
+  EXPECT_EQ(job.clocks[1].offset_us, 0);
+  EXPECT_EQ(job.steps[7].stages[1].start_us, before[7].stages[1].start_us);
+}
+
+TEST(AlignTrace, HostsOfOneNameWhoseClocksDifferAreToldApart) {
+  MadeUpRun run{.compute_us = {3000, 4000}, .in_flight = 2, .micro_batches = 50, .hop_us = 50};
+  run.offset_us = {0, -7000000};
+  TraceJob job = run.Recorded();
+  for (TraceStage& stage : job.header.stages) stage.host = "front";
+  ASSERT_TRUE(AlignTrace(&job).ok());
+  EXPECT_NEAR(static_cast<double>(job.clocks[1].offset_us), -7000000, 100);
+  EXPECT_GT(job.clocks[1].error_us, 0);
+}
+
+TEST(AlignTrace, GivesEveryFrameItsOwnSend) {
+  TraceJob job =
+      MadeUpRun{.compute_us = {1000, 1000}, .in_flight = 1, .micro_batches = 4, .hop_us = 600, .send_us = 500}
+          .Recorded();
+  TraceStep last = job.steps.back();  // the shutdown tells of the last one
+  last.number = 4;
+  last.shutdown = true;
+  last.decode_rows = 0;
+  for (TraceSpan& span : last.stages) {
+    span.send_start_us = span.end_us;
+    span.send_end_us = span.end_us + 500;
+    for (int64_t* us : {&span.received_us, &span.start_us, &span.end_us}) *us += 100000;
+  }
+  last.ready_us = last.submit_us += 100000;
+  last.confirm_us += 100000;
+  job.steps.push_back(last);
+  ASSERT_TRUE(AlignTrace(&job).ok());
+  ASSERT_EQ(job.steps.size(), 4u);
+  for (const TraceStep& step : job.steps) {
+    for (const TraceSpan& span : step.stages) {
+      EXPECT_EQ(span.send_start_us, span.end_us) << step.number;
+      EXPECT_EQ(span.send_end_us, span.end_us + 500) << step.number;
+    }
+  }
+}
+
+TEST(AlignTrace, ASendThatNobodyToldOfIsUnknown) {
+  TraceJob job =
+      MadeUpRun{.compute_us = {1000}, .in_flight = 1, .micro_batches = 3, .hop_us = 600, .send_us = 500}.Recorded();
+  job.steps[2].stages[0].send_start_us = job.steps[1].stages[0].send_start_us;  // still the one before
+  job.steps[2].stages[0].send_end_us = job.steps[1].stages[0].send_end_us;
+  ASSERT_TRUE(AlignTrace(&job).ok());
+  EXPECT_EQ(job.steps[0].stages[0].send_end_us - job.steps[0].stages[0].send_start_us, 500);
+  EXPECT_EQ(job.steps[1].stages[0].send_end_us, job.steps[1].stages[0].send_start_us);
+  EXPECT_EQ(job.steps[2].stages[0].send_end_us, job.steps[2].stages[0].send_start_us);
+}
+
+TEST(AlignTrace, MicroBatchesThatWereLeftOutLeaveTheOthersAsTheyWere) {
+  TraceJob whole =
+      MadeUpRun{.compute_us = {1000, 900}, .in_flight = 2, .micro_batches = 30, .hop_us = 60, .send_us = 50}.Recorded();
+  TraceJob job = whole;
+  job.steps.erase(job.steps.begin() + 10, job.steps.begin() + 13);
+  ASSERT_TRUE(AlignTrace(&whole).ok());
+  const absl::Status aligned = AlignTrace(&job);
+  ASSERT_TRUE(aligned.ok()) << aligned;
+  for (const TraceStep& step : job.steps) {
+    const TraceSpan& expected = whole.steps[step.number].stages[0];
+    const int64_t took_us = step.stages[0].send_end_us - step.stages[0].send_start_us;
+    EXPECT_EQ(took_us, step.number == 9 ? 0 : expected.send_end_us - expected.send_start_us) << step.number;
+  }
+}
+
+TEST(AlignTrace, RefusesTimesThatNoClocksCanHave) {
+  TraceJob job = MadeUpRun{.compute_us = {3000}, .micro_batches = 3, .hop_us = 50}.Recorded();
+  job.steps[1].stages[0].end_us += 100000;  // longer than it was away
+  EXPECT_THAT(AlignTrace(&job).message(), HasSubstr("contradict"));
+  job = MadeUpRun{.compute_us = {3000}, .micro_batches = 3, .hop_us = 50}.Recorded();
+  job.steps[1].stages[0].end_us = 0;
+  EXPECT_THAT(AlignTrace(&job).message(), HasSubstr("micro-batch 1 has times that go back"));
+}
+
+TEST(AlignTrace, NoNumbersOverflow) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  for (const int64_t far_us : {kMost, -kMost}) {
+    MadeUpRun run{.compute_us = std::vector<int64_t>(600, 1), .micro_batches = 2, .hop_us = 50};
+    for (size_t s = 0; s < 600; ++s) run.offset_us[s] = s % 2 == 0 ? far_us : -far_us;
+    TraceJob job = run.Recorded();
+    EXPECT_TRUE(AlignTrace(&job).ok());
+    for (size_t s = 0; s < 600; ++s) {  // a job that cannot be
+      for (TraceStep& step : job.steps) {
+        TraceSpan& span = step.stages[s];
+        span.received_us = -kMost;
+        span.start_us = span.end_us = span.send_start_us = span.send_end_us = kMost;
+      }
+    }
+    job.aligned = false;
+    EXPECT_FALSE(AlignTrace(&job).ok());
+  }
+}
+
+TEST(AlignTrace, WhatIsSimulatedHasOneClock) {
+  MadeUpRun run{.compute_us = {3000, 4000}, .in_flight = 2, .micro_batches = 5};
+  TraceJob job = run.Recorded();
+  job.header.simulated = true;
+  const TraceSpan before = job.steps[3].stages[1];
+  ASSERT_TRUE(AlignTrace(&job).ok());
+  EXPECT_TRUE(job.aligned);
+  EXPECT_EQ(job.steps[3].stages[1].end_us, before.end_us);
+  EXPECT_EQ(job.clocks[1].error_us, 0);
+}
+
+// Offsets of clocks from messages whose true times are known.
+
+constexpr int64_t kSpanUs = 3000000;
+
+// A ring of hops over hosts 0, 1, .., n - 1, 0, whose clocks are what `clock` says at a true time.
+struct Ring {
+  int clocks;
+  std::function<double(int host, double at_us)> offset;
+  std::function<double(int hop)> latency_us;  // a draw
+  int64_t every_us = 4000;
+
+  std::optional<std::vector<ClockCurve>> Estimate(double drift_ppm = kDriftPpm) const {
+    std::vector<HopBounds> hops;
+    for (int hop = 0; hop < clocks; ++hop) {
+      const int to = (hop + 1) % clocks;
+      HopBounds& bounds = hops.emplace_back(hop, to, 0, kSpanUs, drift_ppm);
+      for (double at = hop * 500.0; at + 20000 < kSpanUs; at += static_cast<double>(every_us)) {
+        const double there = at + latency_us(hop);
+        const auto read = [&](int host, double us) { return static_cast<int64_t>(std::floor(us + offset(host, us))); };
+        bounds.Add(static_cast<int64_t>(at), read(to, there) - read(hop, at));
+      }
+    }
+    return EstimateClocks(clocks, hops);
+  }
+
+  void ExpectTheBoundsHold(double most_error_us) const {
+    const auto curves = Estimate().value();
+    for (int host = 1; host < clocks; ++host) {
+      const ClockCurve& curve = curves[static_cast<size_t>(host)];
+      EXPECT_LE(curve.error_us, most_error_us) << host;
+      for (int64_t at = 0; at < kSpanUs; at += 10007) {
+        const double truth = offset(host, static_cast<double>(at));
+        ASSERT_LE(std::abs(curve.At(at) - truth), curve.error_us) << "host " << host << " at " << at;
+        EXPECT_NEAR(static_cast<double>(curve.ToFirst(at + std::llround(truth))), static_cast<double>(at),
+                    curve.error_us + 2);
+      }
+    }
+  }
+};
+
+TEST(ClockEstimate, IsRightWithinItsErrorWhateverTheOffsets) {
+  std::mt19937 random(1);
+  for (const int clocks : {2, 3, 5, 9}) {
+    std::vector<double> offsets;
+    for (int i = 0; i < clocks; ++i)
+      offsets.push_back(i == 0 ? 0 : std::uniform_real_distribution<>(-1e12, 1e12)(random));
+    const Ring ring{clocks, [&](int host, double) { return offsets[static_cast<size_t>(host)]; },
+                    [&](int) { return 50 + std::exponential_distribution<>(0.01)(random); }};
+    ring.ExpectTheBoundsHold(clocks * 80.0 + 20);
+  }
+}
+
+TEST(ClockEstimate, EqualHopsLeaveNoErrorInTheOffsetButTheReading) {
+  const Ring ring{4, [](int host, double) { return host * 1e6; }, [](int) { return 80.0; }};
+  const auto curves = ring.Estimate().value();
+  for (int host = 1; host < 4; ++host) {
+    EXPECT_NEAR(curves[static_cast<size_t>(host)].At(kSpanUs / 2), host * 1e6, 2) << host;
+  }
+}
+
+TEST(ClockEstimate, AnUnevenHopIsCoveredByTheError) {
+  const Ring ring{3, [](int host, double) { return -5e5 * host; }, [](int hop) { return hop == 1 ? 900.0 : 20.0; }};
+  ring.ExpectTheBoundsHold(1000);
+}
+
+TEST(ClockEstimate, FollowsClocksThatDrift) {
+  std::mt19937 random(2);
+  const Ring ring{3, [](int host, double at) { return host * 1e9 + host * 40e-6 * at + 30 * std::sin(at / 1e6); },
+                  [&](int) { return 60 + std::exponential_distribution<>(0.02)(random); }};
+  ring.ExpectTheBoundsHold(260);
+}
+
+TEST(ClockEstimate, SaysThatTimesContradictEachOther) {
+  std::vector<HopBounds> hops = {{0, 1, 0, kSpanUs}, {1, 0, 0, kSpanUs}};
+  hops[0].Add(1000, 100);
+  hops[1].Add(1000, -300);  // the whole round took less than no time
+  EXPECT_FALSE(EstimateClocks(2, hops).has_value());
+}
+
+TEST(ClockEstimate, AWayThatLeadsOverAHostTwiceBoundsItTheMore) {
+  // 0 -> 1 -> 2 -> 1 -> 0, where the ways to and from host 2 are slow.
+  std::vector<HopBounds> hops = {{0, 1, 0, kSpanUs}, {1, 2, 0, kSpanUs}, {2, 1, 0, kSpanUs}, {1, 0, 0, kSpanUs}};
+  for (int64_t at = 0; at < kSpanUs; at += 10000) {
+    hops[0].Add(at, 7000 + 30);
+    hops[1].Add(at, -7000 + 100 + 5000);
+    hops[2].Add(at, -100 + 7000 + 5000);
+    hops[3].Add(at, -7000 + 30);
+  }
+  const auto curves = EstimateClocks(3, hops).value();
+  EXPECT_LT(curves[1].error_us, 80);
+  EXPECT_GT(curves[2].error_us, 4900);
+  EXPECT_NEAR(curves[1].At(0), 7000, 2);
+  EXPECT_NEAR(curves[2].At(0), 100, 20);
+}
+
+TEST(ClockEstimate, OneHostNeedsNone) {
+  const auto curves = EstimateClocks(1, {}).value();
+  EXPECT_EQ(curves[0].At(123), 0);
+  EXPECT_EQ(curves[0].ToFirst(123), 123);
+  EXPECT_EQ(curves[0].error_us, 0);
 }
 
 }  // namespace

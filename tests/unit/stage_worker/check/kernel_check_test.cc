@@ -1,5 +1,3 @@
-#include "stage_worker/check/kernel_check.h"
-
 #include <cmath>
 #include <limits>
 #include <string>
@@ -8,20 +6,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "common/quant/supported_types.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "stage_worker/check/self_check.h"
 #include "stage_worker/kernels/sampling.h"
 #include "stage_worker/kernels/select.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 const Kernels& Scalar() { return *SelectKernels("scalar").value(); }
 

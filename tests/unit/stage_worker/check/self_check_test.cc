@@ -8,18 +8,12 @@
 #include "absl/strings/str_split.h"
 #include "common/base/aligned_buffer.h"
 #include "common/host/host_info.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "stage_worker/check/machine_peaks.h"
-#include "stage_worker/kernels/peak_loops.h"
+#include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/select.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 std::vector<const Kernels*> AllKernels() {
   std::vector<const Kernels*> all;
@@ -70,10 +64,8 @@ TEST(MachinePeaks, AreThereForWhatTheKernelsHave) {
 
 TEST(SelfCheck, ReportsOneLineOfJson) {
   const std::string report = SelfCheck({"--isa", "scalar", "--threads", "1"}).value();
-  EXPECT_THAT(report, StartsWith("{\"valid\": true, \"isa\": \"scalar\", \"cpu\": \""));
-  EXPECT_THAT(report, Not(HasSubstr("\n")));
-  EXPECT_THAT(report, HasSubstr("\"Q8_0\": \"int8\""));
-  EXPECT_THAT(report, HasSubstr("\"differences\": []"));
+  EXPECT_THAT(report, AllOf(StartsWith("{\"valid\": true, \"isa\": \"scalar\", \"cpu\": \""), Not(HasSubstr("\n"))));
+  EXPECT_THAT(report, AllOf(HasSubstr("\"Q8_0\": \"int8\""), HasSubstr("\"differences\": []")));
   EXPECT_THAT(report, HasSubstr("\"peaks\": [{\"threads\": 1, \"read_gbps\": "));
 }
 
@@ -93,9 +85,9 @@ TEST(SelfCheck, RefusesArgumentsThatItDoesNotKnow) {
       {{"--threads", "two"}, "'two' is no number of threads"},
   };
   for (const auto& [arguments, message] : wrong) {
-    const absl::Status status = SelfCheck(arguments).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(SelfCheck(arguments).status(),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)))
+        << message;
   }
 }
 

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "tests/testing/sanitizers.h"
 #include "tests/unit/stage_worker/kernels/attend_granule.h"
@@ -122,19 +119,19 @@ TEST(AttendWindow, AColumnNeverTouchesWhatOnlyTheOnesBesideItSee) {
 
 TEST(AttendWindow, LeavesColumnsThatSeeNothingUntouched) {
   const Granule granule(Scalar(), KvType::kF16, 32, 40, 24);
-  const std::vector<float> q = RandomFloats(25, 3 * 32, 1.0);
-  const Window window = {{0, 20, 39}, {40, 20, 4}};
-  State before(3, 32);
-  for (int c = 1; c < 3; ++c) {
+  const std::vector<float> q = RandomFloats(25, 4 * 32, 1.0);
+  const Window window = {{0, 20, 39, 0}, {40, 20, 4, 0}};
+  State before(4, 32);
+  for (int c = 1; c < 4; ++c) {
     before.max[c] = 5.0f, before.sum[c] = 6.0f;
     std::fill_n(before.acc.begin() + c * 32, 32, -0.0f);
   }
   for (const Kernels* kernels : AllKernels()) {
     const State state = AttendWindows(*kernels, granule.span(), q, window, before);
     EXPECT_GT(state.sum[0], 0.0f);
-    EXPECT_EQ(FirstDifference(&before.max[1], &state.max[1], 2), "") << kernels->isa;
-    EXPECT_EQ(FirstDifference(&before.sum[1], &state.sum[1], 2), "") << kernels->isa;
-    EXPECT_EQ(FirstDifference(&before.acc[32], &state.acc[32], 64), "") << kernels->isa;
+    EXPECT_EQ(FirstDifference(&before.max[1], &state.max[1], 3), "") << kernels->isa;
+    EXPECT_EQ(FirstDifference(&before.sum[1], &state.sum[1], 3), "") << kernels->isa;
+    EXPECT_EQ(FirstDifference(&before.acc[32], &state.acc[32], 96), "") << kernels->isa;
   }
 }
 

@@ -1,8 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "tests/testing/sanitizers.h"
 #include "tests/unit/stage_worker/kernels/attend_granule.h"
@@ -71,48 +68,6 @@ TEST(Attend, GivesTheSameBitsWhenAWeightVanishes) {
     State found(columns, head_dim);
     kernels->attend(granule.span(), q.data(), head_dim, nullptr, limits.data(), columns, found.view());
     EXPECT_EQ(Difference(expected, found), "") << kernels->isa;
-  }
-}
-
-TEST(Attend, AColumnDoesNotDependOnTheColumnsBesideIt) {
-  const int columns = 13, written = 150;
-  for (KvType type : kTypes) {
-    const int head_dim = Fits(type, 80) ? 80 : 96;
-    const Granule granule(Scalar(), type, head_dim, written, 9);
-    const std::vector<float> q = RandomFloats(10, columns * head_dim, 1.0);
-    for (int pattern : {0, 1, 2}) {
-      const std::vector<int32_t> limits = Limits(pattern, columns, written);
-      for (const Kernels* kernels : AllKernels()) {
-        State together(columns, head_dim);
-        kernels->attend(granule.span(), q.data(), head_dim, nullptr, limits.data(), columns, together.view());
-        for (int c = 0; c < columns; ++c) {
-          State alone(1, head_dim);
-          kernels->attend(granule.span(), q.data() + c * head_dim, head_dim, nullptr, &limits[c], 1, alone.view());
-          ASSERT_EQ(alone.max[0], together.max[c]);
-          ASSERT_EQ(alone.sum[0], together.sum[c]);
-          ASSERT_EQ(FirstDifference(alone.acc.data(), together.acc.data() + c * head_dim, head_dim), "")
-              << kernels->isa << " column " << c << " pattern " << pattern;
-        }
-      }
-    }
-  }
-}
-
-TEST(Attend, LeavesColumnsThatSeeNothingUntouched) {
-  const Granule granule(Scalar(), KvType::kF16, 32, 40, 13);
-  const std::vector<float> q = RandomFloats(14, 3 * 32, 1.0);
-  const std::vector<int32_t> limits = {40, 0, 3};
-  for (const Kernels* kernels : AllKernels()) {
-    State state(3, 32);
-    state.max[1] = 5.0f;
-    state.sum[1] = 6.0f;
-    std::fill_n(state.acc.begin() + 32, 32, 7.0f);
-    kernels->attend(granule.span(), q.data(), 32, nullptr, limits.data(), 3, state.view());
-    EXPECT_EQ(state.max[1], 5.0f);
-    EXPECT_EQ(state.sum[1], 6.0f);
-    for (int d = 32; d < 64; ++d) ASSERT_EQ(state.acc[d], 7.0f) << kernels->isa;
-    EXPECT_GT(state.sum[0], 0.0f);
-    EXPECT_GT(state.sum[2], 0.0f);
   }
 }
 

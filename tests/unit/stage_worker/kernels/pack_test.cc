@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <cstring>
-#include <string>
-#include <vector>
 
 #include "common/quant/supported_types.h"
 #include "stage_worker/kernels/panel_layout.h"

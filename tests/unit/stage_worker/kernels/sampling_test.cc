@@ -1,11 +1,7 @@
 #include "stage_worker/kernels/sampling.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "tests/unit/stage_worker/kernels/kernel_inputs.h"

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/kernels.h"
+#include "tests/testing/status_is.h"
 
 namespace stagecoach {
 namespace {
@@ -21,8 +21,7 @@ TEST(SelectKernels, ChoosesTheLastOfTheAvailableInstructionSets) {
 
 TEST(SelectKernels, NamesAllInstructionSetsWhenItKnowsNoSuchName) {
   const absl::Status status = SelectKernels("mmx").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(AvailableIsas()));
+  EXPECT_THAT(status, testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr(AvailableIsas())));
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("'mmx'"));
 }
 

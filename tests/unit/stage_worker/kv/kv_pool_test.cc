@@ -5,13 +5,10 @@
 #include <set>
 #include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
 
 KvPoolShape SmallShape() {
   KvPoolShape shape;
@@ -65,30 +62,27 @@ TEST(KvPool, KeepsAScaleForEachGroupOfEightBitElements) {
   shape.head_dim = 64;
   EXPECT_EQ(KvPool::Create(shape)->bytes(), 3u * 5 * 2 * 48 * 2 * (64 + 2 * 4));
   shape.head_dim = 80;
-  const absl::Status refused = KvPool::Create(shape).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("heads have 80"));
+  EXPECT_THAT(KvPool::Create(shape).status(),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("heads have 80")));
 }
 
 TEST(KvPool, MayHaveKeysAlone) {
   KvPoolShape shape = SmallShape();
   const size_t both_bytes = KvPool::Create(shape)->bytes();
   shape.values = false;
-  absl::StatusOr<KvPool> pool = KvPool::Create(shape);
-  ASSERT_TRUE(pool.ok());
-  EXPECT_EQ(2 * pool->bytes(), both_bytes);
-  EXPECT_EQ(pool->KTile(0, 0, 1, 0), pool->KTile(0, 0, 0, 2) + 16 * 10 * 2);
-  std::memset(pool->KTile(2, 4, 1, 2), 1, 16 * 10 * 2);  // the last
+  KvPool pool = KvPool::Create(shape).value();
+  EXPECT_EQ(2 * pool.bytes(), both_bytes);
+  EXPECT_EQ(pool.KTile(0, 0, 1, 0), pool.KTile(0, 0, 0, 2) + 16 * 10 * 2);
+  std::memset(pool.KTile(2, 4, 1, 2), 1, 16 * 10 * 2);  // the last
 }
 
 TEST(KvPool, CostsNothingBeforeItIsUsed) {
   KvPoolShape shape = SmallShape();
   shape.blocks = 1 << 24;  // 184 GB, more than any test machine has to spare
-  absl::StatusOr<KvPool> pool = KvPool::Create(shape);
-  ASSERT_TRUE(pool.ok()) << pool.status();
-  uint8_t* tile = pool->VTile(2, shape.blocks - 1, 1, 2);
+  KvPool pool = KvPool::Create(shape).value();
+  uint8_t* tile = pool.VTile(2, shape.blocks - 1, 1, 2);
   tile[0] = 7;
-  EXPECT_EQ(pool->VTile(2, shape.blocks - 1, 1, 2)[0], 7);
+  EXPECT_EQ(pool.VTile(2, shape.blocks - 1, 1, 2)[0], 7);
 }
 
 TEST(KvPool, RefusesShapesOutOfRange) {

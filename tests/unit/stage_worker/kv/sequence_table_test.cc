@@ -3,15 +3,10 @@
 #include <string>
 #include <utility>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr int32_t kBlockTokens = 16;
 
@@ -47,9 +42,7 @@ class SequenceTableTest : public ::testing::Test {
   // The batch is refused with this message, and sequence 1 and the number of used blocks are as before.
   void ExpectRefused(const MicroBatch& batch, const std::string& message, const std::string& why = "") {
     SCOPED_TRACE(why);
-    const absl::Status status = table_.Apply(batch);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(table_.Apply(batch), testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
     ASSERT_NE(table_.Find(1), nullptr);
     EXPECT_EQ(table_.Find(1)->rows, 20);
     EXPECT_THAT(table_.Find(1)->tables, Each(ElementsAre(3, 5)));
@@ -226,9 +219,7 @@ class WindowedTableTest : public ::testing::Test {
 
   void ExpectRefused(const MicroBatch& batch, const std::string& message) {
     const std::vector<BlockId> before = table_.Find(1)->tables[1];
-    const absl::Status status = table_.Apply(batch);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(table_.Apply(batch), testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
     ASSERT_NE(table_.Find(1), nullptr);
     EXPECT_EQ(table_.Find(1)->rows, 60);
     EXPECT_EQ(table_.Find(1)->tables[1], before);

@@ -8,17 +8,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <string>
-#include <vector>
 
 #include "common/model/footprint.h"
 #include "common/step/step.h"
-#include "common/step/window_blocks.h"
-#include "gtest/gtest.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/stage_model.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
@@ -99,9 +96,7 @@ class StepMemory : public ::testing::TestWithParam<Case> {
                                 .context = 512,
                                 .max_rows = kMaxRows,
                                 .max_slices = kSequences};
-    auto stage = StageModel::Load(model, config, &counters_);
-    EXPECT_TRUE(stage.ok()) << stage.status();
-    stage_ = std::move(stage).value();
+    stage_ = StageModel::Load(model, config, &counters_).value();
     hidden_.resize(static_cast<size_t>(kMaxRows * model->hyper.hidden));
   }
 
@@ -231,8 +226,7 @@ TEST(StageMemory, IsWhatThePlannerCounts) {
       if (shape.mixed) {
         writer.SetTensor("blk.2.ffn_down.weight", {160, 64}, TensorType::kQ8_0, std::vector<float>(160 * 64, 0.5f));
       }
-      ASSERT_TRUE(writer.Write(dir.File("tiny.gguf")).ok());
-      const auto model = OpenModel(dir.File("tiny.gguf")).value();
+      const auto model = OpenModel(testing::WriteModel(dir.File("tiny.gguf"), writer)).value();
       const StageConfig config = {.first_layer = 1,
                                   .last_layer = 4,
                                   .owns_head = shape.owns_head,
@@ -243,19 +237,18 @@ TEST(StageMemory, IsWhatThePlannerCounts) {
                                   .max_slices = 8};
       StageCounters counters;
       const int64_t before = aligned_bytes;
-      const auto stage = StageModel::Load(model, config, &counters);
-      ASSERT_TRUE(stage.ok()) << stage.status();
+      const auto stage = StageModel::Load(model, config, &counters).value();
       const StepLimits limits = {.max_rows = shape.max_rows,
                                  .max_slices = 8,
                                  .context = std::min(512, shape.blocks * 32),
                                  .threads = shape.threads,
-                                 .bf16_dot = HasBf16Dot(*ParseInstructionSet((*stage)->isa()))};
+                                 .bf16_dot = HasBf16Dot(*ParseInstructionSet(stage->isa()))};
       const StageScratchSizes counted = ScratchSizesOf(*model, 1, 4, shape.owns_head, limits);
       const uint64_t taken_at_once = counted.layers.bytes() + (shape.owns_head ? counted.head->head_bytes() : 0);
       // The gang keeps its counters on cache lines of their own.
       EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(taken_at_once + sizeof(Gang)))
           << GetTensorType(shape.type).name << ", " << shape.threads << " threads";
-      EXPECT_EQ((*stage)->scratch_bytes(), counted.bytes());
+      EXPECT_EQ(stage->scratch_bytes(), counted.bytes());
       if (shape.owns_head) {
         EXPECT_GT(counted.bytes(), taken_at_once) << "samplers take theirs with the first samples";
       }
@@ -283,8 +276,7 @@ TEST(StageMemory, IsWhatThePlannerCountsForLayersThatDiffer) {
                                 .max_slices = limits.max_slices};
     StageCounters counters;
     const int64_t before = aligned_bytes;
-    const auto stage = StageModel::Load(model, config, &counters);
-    ASSERT_TRUE(stage.ok()) << stage.status();
+    const auto stage = StageModel::Load(model, config, &counters).value();
     const uint64_t counted = ScratchSizesOf(*model, 0, 4, false, limits).bytes();
     EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(counted + sizeof(Gang)));
     if (kinds > 0) {

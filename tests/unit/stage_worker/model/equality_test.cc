@@ -1,13 +1,11 @@
-// The answer does not depend on the machinery: hidden states, tokens and log-probabilities are the same to the bit.
+// The answer does not depend on the machinery of a stage: hidden states, tokens and log-probabilities are the same to
+// the bit.
 
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "common/base/counter_rng.h"
-#include "gtest/gtest.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
@@ -19,8 +17,7 @@ namespace {
 struct Play {
   RigOptions rig;
   int chunk = 64;
-  bool together = false;  // chunks and decode rows of all sequences in the same micro-batches
-  bool preempt = false;   // every sequence is freed and opened again in the middle of its output
+  bool preempt = false;  // every sequence is freed and opened again in the middle of its output
   // Of the prompts. One sequence crosses granules of attention, one has a single token.
   std::vector<int> lengths = {300, 1, 37};
 };
@@ -35,106 +32,53 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-class Player {
- public:
-  Player(std::shared_ptr<const ModelDescription> model, const Play& play)
-      : play_(play), hidden_(model->hyper.hidden), rig_(model, play.rig) {
-    for (const int length : play.lengths) {
-      Sequence sequence;
-      for (int i = 0; i < length; ++i) {
-        sequence.tokens.push_back(
-            static_cast<TokenId>(MixBits(static_cast<uint64_t>(length * 1000 + i)) % model->hyper.vocab));
+// Of each sequence, one after the other.
+std::vector<Trace> PlayAll(std::shared_ptr<const ModelDescription> model, const Play& play) {
+  constexpr int kOutput = 12;
+  PipelineRig rig(model, play.rig);
+  std::vector<Trace> traces;
+  for (const int length : play.lengths) {
+    std::vector<TokenId> prompt, output;
+    for (int i = 0; i < length; ++i) {
+      prompt.push_back(static_cast<TokenId>(MixBits(static_cast<uint64_t>(length * 1000 + i)) % model->hyper.vocab));
+    }
+    const SamplingParams sampling = {.temperature = 0.8f,
+                                     .top_k = 40,
+                                     .top_p = 0.95f,
+                                     .repeat_penalty = 1.1f,
+                                     .presence_penalty = 0.2f,
+                                     .frequency_penalty = 0.1f,
+                                     .seed = static_cast<uint64_t>(length),
+                                     .logprobs = 3};
+    const SequenceId id = rig.Open(prompt, sampling);
+    std::vector<TokenId> tokens = prompt;  // that are to be fed
+    Trace& trace = traces.emplace_back();
+    while (trace.sampled.size() < kOutput) {
+      const size_t count = std::min(tokens.size(), static_cast<size_t>(play.chunk));
+      const auto end = tokens.begin() + static_cast<int64_t>(count);
+      rig.Feed(id, {tokens.begin(), end}, end == tokens.end());
+      tokens.erase(tokens.begin(), end);
+      const StepResult result = rig.Step();
+      trace.hidden.insert(trace.hidden.end(), rig.hidden().begin(), rig.hidden().end());
+      if (result.sampled.empty()) {
+        if (!tokens.empty()) continue;
+        ADD_FAILURE() << "the last row has no sample";
+        break;
       }
-      sequence.prompt = length;
-      sequence.sampling = {.temperature = 0.8f,
-                           .top_k = 40,
-                           .top_p = 0.95f,
-                           .repeat_penalty = 1.1f,
-                           .presence_penalty = 0.2f,
-                           .frequency_penalty = 0.1f,
-                           .seed = static_cast<uint64_t>(length),
-                           .logprobs = 3};
-      sequences_.push_back(std::move(sequence));
+      trace.sampled.push_back(result.sampled[0]);
+      output.push_back(result.sampled[0].token);
+      tokens.push_back(output.back());
+      if (!play.preempt || output.size() != kOutput / 2) continue;
+      rig.Close(id);
+      rig.Reopen(id, prompt, sampling, output);
+      tokens = prompt;
+      tokens.insert(tokens.end(), output.begin(), output.end());
+      trace.hidden.clear();  // all of it is computed again
     }
+    rig.Close(id);
   }
-
-  std::vector<Trace> Run() {
-    std::vector<std::vector<Sequence*>> groups;
-    for (Sequence& sequence : sequences_) {
-      if (!play_.together || groups.empty()) groups.emplace_back();
-      groups.back().push_back(&sequence);
-    }
-    for (const std::vector<Sequence*>& group : groups) {
-      for (Sequence* sequence : group) OpenAgain(sequence);
-      while (RunOneStep(group)) {
-      }
-      for (Sequence* sequence : group) rig_.Close(sequence->id);
-    }
-    std::vector<Trace> traces;
-    for (Sequence& sequence : sequences_) traces.push_back(sequence.trace);
-    return traces;
-  }
-
- private:
-  static constexpr size_t kOutput = 12;
-
-  struct Sequence {
-    SequenceId id = 0;
-    std::vector<TokenId> tokens;  // prompt and output
-    int prompt = 0;
-    SamplingParams sampling;
-    size_t fed = 0;
-    bool preempted = false;
-    Trace trace;
-  };
-
-  void OpenAgain(Sequence* sequence) {
-    const auto border = sequence->tokens.begin() + sequence->prompt;
-    sequence->id = rig_.Open({sequence->tokens.begin(), border}, sequence->sampling, {border, sequence->tokens.end()});
-    sequence->fed = 0;
-    sequence->trace.hidden.clear();
-  }
-
-  bool RunOneStep(const std::vector<Sequence*>& group) {
-    std::vector<std::pair<Sequence*, size_t>> fed;
-    size_t budget = PipelineRig::kMaxRows;
-    for (Sequence* sequence : group) {
-      if (sequence->trace.sampled.size() == kOutput) continue;
-      if (play_.preempt && !sequence->preempted && sequence->trace.sampled.size() == kOutput / 2) {
-        sequence->preempted = true;
-        rig_.Close(sequence->id);
-        OpenAgain(sequence);
-      }
-      const size_t count =
-          std::min({sequence->tokens.size() - sequence->fed, static_cast<size_t>(play_.chunk), budget});
-      if (count == 0) continue;
-      const auto begin = sequence->tokens.begin() + static_cast<int64_t>(sequence->fed);
-      sequence->fed += count;
-      budget -= count;
-      rig_.Feed(sequence->id, {begin, begin + static_cast<int64_t>(count)}, sequence->fed == sequence->tokens.size());
-      fed.emplace_back(sequence, count);
-    }
-    if (fed.empty()) return false;
-    const StepResult result = rig_.Step();
-    auto row = rig_.hidden().begin();
-    for (auto& [sequence, count] : fed) {
-      sequence->trace.hidden.insert(sequence->trace.hidden.end(), row, row + static_cast<int64_t>(count) * hidden_);
-      row += static_cast<int64_t>(count) * hidden_;
-      for (SampledToken sampled : result.sampled) {
-        if (sampled.sequence != sequence->id) continue;
-        sampled.sequence = 0;  // ids differ between plays
-        sequence->tokens.push_back(sampled.token);
-        sequence->trace.sampled.push_back(sampled);
-      }
-    }
-    return true;
-  }
-
-  const Play play_;
-  const int64_t hidden_;
-  PipelineRig rig_;
-  std::vector<Sequence> sequences_;
-};
+  return traces;
+}
 
 void ExpectSame(const std::vector<Trace>& expected, const std::vector<Trace>& actual, const std::string& what) {
   ASSERT_EQ(expected.size(), actual.size());
@@ -150,12 +94,12 @@ class EqualityTest : public ::testing::TestWithParam<std::pair<TensorType, KvTyp
     TinyModelOptions options;
     options.type = GetParam().first;
     model_ = OpenModel(WriteTinyModel(dir_.File("tiny.gguf"), options)).value();
-    expected_ = Player(model_, Base()).Run();
+    expected_ = PlayAll(model_, Base());
   }
 
   static Play Base() { return {.rig = {.kv_type = GetParam().second}}; }
   void ExpectSameAsBase(const Play& play, const std::string& what) {
-    ExpectSame(expected_, Player(model_, play).Run(), what);
+    ExpectSame(expected_, PlayAll(model_, play), what);
   }
 
   // The base with other values of one of its options.
@@ -198,6 +142,7 @@ TEST_P(EqualityTest, WithLayersInTwoBlockGroups) {
   }
 }
 
+// Mixed batches, by whole jobs: tests/unit/equality.
 TEST_P(EqualityTest, OverStages) { ExpectSameWith(&RigOptions::stages, {2, 4}); }
 
 TEST_P(EqualityTest, OverChunkSizes) {
@@ -213,23 +158,12 @@ TEST_P(EqualityTest, OverThreads) { ExpectSameWith(&RigOptions::threads, {2, 3, 
 
 TEST_P(EqualityTest, OverBlockSizes) { ExpectSameWith(&RigOptions::block_tokens, {16, 64, 48}); }
 
-TEST_P(EqualityTest, OverBatchMixesAndPreemption) {
-  Play play = Base();
-  play.together = true;
-  ExpectSameAsBase(play, "together");
-  play.preempt = true;
-  ExpectSameAsBase(play, "together, preempted");
-  play.rig = {.stages = 2, .threads = 2, .block_tokens = 16, .kv_type = GetParam().second};
-  play.chunk = 7;
-  ExpectSameAsBase(play, "everything at once");
-}
-
 TEST_P(EqualityTest, OfTheScalarTwinAndTheBestInstructionSet) {
   Play play = Base();
   // What the twin does beyond one granule the sanitizers see in the attention kernels' own tests.
   if (kSanitized) play.lengths = {70, 1, 37};
   play.rig.isa = TwinIsa();
-  expected_ = Player(model_, play).Run();
+  expected_ = PlayAll(model_, play);
   play.rig.isa = "scalar";
   play.chunk = 96;
   ExpectSameAsBase(play, "scalar");
@@ -243,12 +177,12 @@ TEST(EqualityOfLargeMatrices, OverChunkSizesAndThreads) {
   const auto model = OpenModel(WriteTinyModel(dir.File("large.gguf"), options)).value();
   const std::vector<int> lengths = {100};  // a full chunk and a part of one
   // A power of two: blocks of whole groups.
-  const std::vector<Trace> expected = Player(model, {.chunk = 64, .lengths = lengths}).Run();
+  const std::vector<Trace> expected = PlayAll(model, {.chunk = 64, .lengths = lengths});
   constexpr int kChunks[] = {10, 90, 96};
   for (int i = 0; i < 9; ++i) {
     const int chunk = kChunks[i % 3], threads = 1 + i / 3;
     if (kSanitized && i % 3 != i / 3) continue;  // the sanitizers see each chunk and each number of threads once
-    ExpectSame(expected, Player(model, {.rig = {.threads = threads}, .chunk = chunk, .lengths = lengths}).Run(),
+    ExpectSame(expected, PlayAll(model, {.rig = {.threads = threads}, .chunk = chunk, .lengths = lengths}),
                "chunks of " + std::to_string(chunk) + ", " + std::to_string(threads) + " threads");
   }
 }

@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <string>
-#include <vector>
 
 #include "common/json/json_value.h"
-#include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/sample/sampler.h"
 #include "tests/testing/sanitizers.h"

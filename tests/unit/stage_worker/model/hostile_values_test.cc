@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
@@ -24,8 +20,7 @@ struct ManyAndOne {
 
 // Many rows, then one.
 ManyAndOne RunManyAndOne(const std::string& path, int threads, const std::string& isa) {
-  const auto model = OpenModel(path).value();
-  PipelineRig rig(model, {.threads = threads, .isa = isa, .allow_damaged = true});
+  PipelineRig rig(OpenModel(path).value(), {.threads = threads, .isa = isa, .allow_damaged = true});
   std::vector<TokenId> tokens;
   for (int i = 0; i < 40; ++i) tokens.push_back(static_cast<TokenId>((i * 37 + 5) % 300));
   const SequenceId sequence = rig.Open(tokens);
@@ -52,7 +47,7 @@ bool AllFinite(const ManyAndOne& run) {
 // Each matrix in the type that its width allows: the others fall back to F16.
 TEST(HostileValues, EachMatrixMayHaveAnotherTypeAndNoWidthNeedsToBeOneOfBlocks) {
   const TempDir dir;
-  for (const char* name : {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"}) {
+  for (const std::string& name : TinyExpertArchitectureNames()) {
     for (const TensorType type : {TensorType::kQ8_0, TensorType::kMXFP4}) {
       TinyArchitectureOptions options = TinyArchitecture(name, TensorType::kQ8_0, type);
       options.expert_ffn = 38;
@@ -86,14 +81,13 @@ TEST(HostileValues, ARowOfAnOddNumberOfShortFloatsIsRefusedByName) {
                               .max_rows = 4,
                               .max_slices = 4};
   StageCounters counters;
-  const auto stage = StageModel::Load(model, config, &counters);
-  EXPECT_THAT(std::string(stage.status().message()),
+  EXPECT_THAT(std::string(StageModel::Load(model, config, &counters).status().message()),
               ::testing::HasSubstr("tensor 'blk.0.ffn_down_exps.weight' of type F16 has rows of 37 elements"));
 }
 
 TEST(HostileValues, OneExpertIsAsGoodAsMany) {
   const TempDir dir;
-  for (const char* name : {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"}) {
+  for (const std::string& name : TinyExpertArchitectureNames()) {
     TinyArchitectureOptions options = TinyArchitecture(name);
     options.experts = options.experts_used = 1;
     options.groups = options.groups_used = 0;
@@ -103,7 +97,7 @@ TEST(HostileValues, OneExpertIsAsGoodAsMany) {
 
 TEST(HostileValues, NumbersThatAreNoneInARouterOrItsBiasesAreInvalidLogitsAtWorst) {
   const TempDir dir;
-  for (const char* name : {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"}) {
+  for (const std::string& name : TinyExpertArchitectureNames()) {
     const TinyArchitectureOptions options = TinyArchitecture(name);
     const GgufWriter good = TinyArchitectureModel(options);
     for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),

@@ -6,12 +6,8 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
-#include "gtest/gtest.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
@@ -38,9 +34,8 @@ void WriteAt(int descriptor, const void* data, size_t bytes, uint64_t offset) {
 // The same model with a gap before the second third of the tensors, and another one before the last third.
 void WriteSparse(const std::string& dense, const std::string& path) {
   std::string file = ReadFileOrDie(dense);
-  const auto model = GgufFile::Open(dense);
-  ASSERT_TRUE(model.ok()) << model.status();
-  const std::vector<GgufTensor>& tensors = (*model)->tensors();
+  const auto model = GgufFile::Open(dense).value();
+  const std::vector<GgufTensor>& tensors = model->tensors();
   const auto gap = [&tensors](size_t i) { return i * 3 / tensors.size() * kGap; };
   const uint64_t data_begin = tensors[0].file_offset;
   const std::string data = file.substr(data_begin);
@@ -73,23 +68,21 @@ TEST(LargeFile, TensorsBeyondFourGibibytesAreReadFromTheirPlace) {
     const std::string sparse = dir.File("sparse.gguf");
     WriteSparse(dense, sparse);
     if (IsSkipped() || HasFatalFailure()) return;
-    const auto expected = OpenModel(dense), found = OpenModel(sparse);
-    ASSERT_TRUE(expected.ok()) << expected.status();
-    ASSERT_TRUE(found.ok()) << found.status();
-    EXPECT_GT((*found)->output_norm->file_offset, uint64_t{8} << 30);
-    for (const GgufTensor& tensor : (*expected)->file->tensors()) {
-      const GgufTensor* moved = (*found)->file->FindTensor(tensor.name);
+    const auto expected = OpenModel(dense).value(), found = OpenModel(sparse).value();
+    EXPECT_GT(found->output_norm->file_offset, uint64_t{8} << 30);
+    for (const GgufTensor& tensor : expected->file->tensors()) {
+      const GgufTensor* moved = found->file->FindTensor(tensor.name);
       ASSERT_NE(moved, nullptr);
       std::vector<uint8_t> a(tensor.bytes), b(tensor.bytes);
-      ASSERT_TRUE((*expected)->file->Read(tensor, 0, absl::MakeSpan(a)).ok());
-      ASSERT_TRUE((*found)->file->Read(*moved, 0, absl::MakeSpan(b)).ok());
+      ASSERT_TRUE(expected->file->Read(tensor, 0, absl::MakeSpan(a)).ok());
+      ASSERT_TRUE(found->file->Read(*moved, 0, absl::MakeSpan(b)).ok());
       EXPECT_EQ(a, b) << tensor.name;
     }
     // What the stages' loader makes of them.
     const std::vector<TokenId> tokens = {5, 6, 7, 8};
     std::vector<StepResult> results;
     std::vector<std::vector<float>> hidden;
-    for (const auto& model : {*expected, *found}) {
+    for (const auto& model : {expected, found}) {
       PipelineRig rig(model, {.stages = 2, .threads = 2});
       rig.Feed(rig.Open(tokens, {.logprobs = 4}), tokens, true);
       results.push_back(rig.Step());

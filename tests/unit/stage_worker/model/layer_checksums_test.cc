@@ -5,7 +5,6 @@
 
 #include "common/base/crc32c.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "stage_worker/model/stage_model.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
@@ -47,25 +46,23 @@ TEST(LayerChecksums, AreThoseOfEveryRowBehindEveryLayerHoweverLayersAndThreadsAr
   std::vector<uint32_t> expected;
   for (int64_t layer = 0; layer < kChecksummedLayers; ++layer) {
     StageCounters counters;
-    const auto stage = StageModel::Load(model, ChecksummedConfig(layer, layer + 1, 1), &counters);
-    ASSERT_TRUE(stage.ok()) << stage.status();
-    ASSERT_TRUE((*stage)->Begin(batch).ok());
-    (*stage)->Forward(batch, hidden.data());
+    const auto stage = StageModel::Load(model, ChecksummedConfig(layer, layer + 1, 1), &counters).value();
+    ASSERT_TRUE(stage->Begin(batch).ok());
+    stage->Forward(batch, hidden.data());
     for (size_t row = 0; row < 5; ++row) {
       const auto* bytes = reinterpret_cast<const uint8_t*>(hidden.data() + row * width);
       expected.push_back(Crc32c({bytes, width * sizeof(float)}));
     }
-    const auto own = (*stage)->layer_checksums();
+    const auto own = stage->layer_checksums();
     EXPECT_EQ(std::vector<uint32_t>(own.begin(), own.end()), std::vector<uint32_t>(expected.end() - 5, expected.end()));
   }
   for (const int threads : {1, 3}) {
     StageCounters counters;
-    const auto whole = StageModel::Load(model, ChecksummedConfig(0, kChecksummedLayers, threads), &counters);
-    ASSERT_TRUE(whole.ok()) << whole.status();
-    ASSERT_TRUE((*whole)->Begin(batch).ok());
+    const auto whole = StageModel::Load(model, ChecksummedConfig(0, kChecksummedLayers, threads), &counters).value();
+    ASSERT_TRUE(whole->Begin(batch).ok());
     std::vector<float> states(5 * width);
-    (*whole)->Forward(batch, states.data());
-    EXPECT_THAT((*whole)->layer_checksums(), ::testing::ElementsAreArray(expected));
+    whole->Forward(batch, states.data());
+    EXPECT_THAT(whole->layer_checksums(), ::testing::ElementsAreArray(expected));
     EXPECT_EQ(states, hidden);
   }
 }
@@ -76,13 +73,12 @@ TEST(LayerChecksums, AreNotThereWhereNobodyAsksForThem) {
   StageConfig config = ChecksummedConfig(0, kChecksummedLayers, 1);
   config.layer_checksums = false;
   StageCounters counters;
-  const auto stage = StageModel::Load(model, config, &counters);
-  ASSERT_TRUE(stage.ok()) << stage.status();
+  const auto stage = StageModel::Load(model, config, &counters).value();
   const MicroBatch batch = RowsOfOneSequence(5);
-  ASSERT_TRUE((*stage)->Begin(batch).ok());
+  ASSERT_TRUE(stage->Begin(batch).ok());
   std::vector<float> hidden(5 * static_cast<size_t>(model->hyper.hidden));
-  (*stage)->Forward(batch, hidden.data());
-  EXPECT_TRUE((*stage)->layer_checksums().empty());
+  stage->Forward(batch, hidden.data());
+  EXPECT_TRUE(stage->layer_checksums().empty());
 }
 
 }  // namespace

@@ -9,8 +9,7 @@
 namespace stagecoach::testing {
 
 std::string TwinIsa() {
-  const auto best = SelectKernels("auto");
-  if (!(*best)->bf16_dot) return "auto";
+  if (!(*SelectKernels("auto"))->bf16_dot) return "auto";
   for (const char* isa : {"avx512-vnni", "avx512", "avx2"}) {
     if (SelectKernels(isa).ok()) return isa;
   }
@@ -37,9 +36,7 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     config.max_slices = kMaxSlices;
     if (options.isa != "auto") config.isa = ParseInstructionSet(options.isa).value();
     counters_.push_back(std::make_unique<StageCounters>());
-    auto stage = StageModel::Load(model_, config, counters_.back().get());
-    EXPECT_TRUE(stage.ok()) << stage.status();
-    stages_.push_back(std::move(stage).value());
+    stages_.push_back(StageModel::Load(model_, config, counters_.back().get()).value());
   }
   // Handed out in an order in which neighbours in a sequence are not neighbours in the pool, another one in each group.
   // The last group's pool has none of the blocks of the other groups' tables, so that reading the wrong table shows.
@@ -50,10 +47,9 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
   }
 }
 
-SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling,
-                             const std::vector<TokenId>& output) {
+SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling) {
   const SequenceId sequence = next_sequence_++;
-  Reopen(sequence, prompt, sampling, output);
+  Reopen(sequence, prompt, sampling);
   return sequence;
 }
 

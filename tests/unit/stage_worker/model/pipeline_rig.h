@@ -36,8 +36,7 @@ class PipelineRig {
   PipelineRig(std::shared_ptr<const ModelDescription> model, const RigOptions& options);
 
   // Goes into the next Step.
-  SequenceId Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling = {},
-                  const std::vector<TokenId>& output = {});
+  SequenceId Open(const std::vector<TokenId>& prompt, const SamplingParams& sampling = {});
   // Under the id of a sequence that was closed.
   void Reopen(SequenceId sequence, const std::vector<TokenId>& prompt, const SamplingParams& sampling = {},
               const std::vector<TokenId>& output = {});

@@ -4,19 +4,15 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::shared_ptr<const ModelDescription> Write(const TempDir& dir, const TinyModelOptions& options = {}) {
   return OpenModel(WriteTinyModel(dir.File("tiny.gguf"), options)).value();
@@ -72,13 +68,12 @@ TEST(StageLoading, HoldsATiedMatrixOnceAndLittleMoreThanTheFile) {
   StageConfig config = SmallConfig();
   config.last_layer = 8;
   StageCounters counters;
-  const auto stage = StageModel::Load(model, config, &counters);
-  ASSERT_TRUE(stage.ok()) << stage.status();
+  const auto stage = StageModel::Load(model, config, &counters).value();
   const uint64_t file_bytes = TensorBytes(model->StageTensors(0, 8, true, true));
-  EXPECT_GE((*stage)->weight_bytes(), file_bytes);
-  EXPECT_LE((*stage)->weight_bytes(), file_bytes + file_bytes / 100);
-  EXPECT_EQ((*stage)->kv_bytes(), 8u * 8 * 32 * 2 * 2 * 64 * 2);
-  EXPECT_GT((*stage)->scratch_bytes(), 0u);
+  EXPECT_GE(stage->weight_bytes(), file_bytes);
+  EXPECT_LE(stage->weight_bytes(), file_bytes + file_bytes / 100);
+  EXPECT_EQ(stage->kv_bytes(), 8u * 8 * 32 * 2 * 2 * 64 * 2);
+  EXPECT_GT(stage->scratch_bytes(), 0u);
 }
 
 TEST(StageLoading, SaysSoWhenTheFileIsCut) {
@@ -113,9 +108,9 @@ TEST(StageLoading, RefusesAConfigurationOutOfRange) {
     StageConfig config = SmallConfig();
     c.spoil(&config);
     StageCounters counters;
-    const absl::Status status = StageModel::Load(model, config, &counters).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
+    EXPECT_THAT(StageModel::Load(model, config, &counters).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.message)))
+        << c.message;
   }
 }
 
@@ -125,8 +120,7 @@ TEST(StageLoading, RefusesRopeDivisorsThatAreNotPositive) {
   std::vector<float> factors(16, 1.0f);
   factors[3] = 0;
   writer.SetTensor("rope_freqs.weight", {16}, TensorType::kF32, factors);
-  ASSERT_TRUE(writer.Write(dir.File("bad.gguf")).ok());
-  const auto model = OpenModel(dir.File("bad.gguf")).value();
+  const auto model = OpenModel(WriteModel(dir.File("bad.gguf"), writer)).value();
   StageCounters counters;
   const absl::Status status = StageModel::Load(model, SmallConfig(), &counters).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("'rope_freqs.weight' element 3 is 0, expected 1e-6 to 1e9"));
@@ -136,9 +130,7 @@ TEST(StageLoading, RefusesRopeDivisorsThatAreNotPositive) {
 class StageBeginTest : public ::testing::Test {
  protected:
   StageBeginTest() : model_(Write(dir_)) {
-    auto stage = StageModel::Load(model_, SmallConfig(), &counters_);
-    EXPECT_TRUE(stage.ok()) << stage.status();
-    stage_ = std::move(stage).value();
+    stage_ = StageModel::Load(model_, SmallConfig(), &counters_).value();
     MicroBatch batch;
     batch.open.push_back({.sequence = 1, .prompt = {5, 6, 7}});
     EXPECT_TRUE(stage_->Begin(batch).ok());
@@ -153,9 +145,7 @@ class StageBeginTest : public ::testing::Test {
 
   // Refused with this message; afterwards the batch that should have come is still taken.
   void ExpectRefused(const MicroBatch& batch, const std::string& message) {
-    const absl::Status status = stage_->Begin(batch);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(stage_->Begin(batch), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message))) << message;
   }
   void TearDown() override { EXPECT_TRUE(stage_->Begin(Rows()).ok()); }
 
@@ -295,8 +285,7 @@ TEST(StageFinish, ScoresAndSamplesRowsOfOneStep) {
 std::shared_ptr<const ModelDescription> WithLargeKeys(const TempDir& dir) {
   GgufWriter writer = TinyModel({.architecture = "qwen2"});
   writer.SetTensor("blk.2.attn_k.bias", {64}, TensorType::kF32, std::vector<float>(64, 1e5f));
-  EXPECT_TRUE(writer.Write(dir.File("large-keys.gguf")).ok());
-  return OpenModel(dir.File("large-keys.gguf")).value();
+  return OpenModel(WriteModel(dir.File("large-keys.gguf"), writer)).value();
 }
 
 TEST(StageFinish, SaysThatLogitsAreNotFinite) {
@@ -408,9 +397,7 @@ TEST(StageFinish, SamplesSomethingFromWeightsThatAreNotNumbers) {
   GgufWriter writer = TinyModel({});
   writer.SetTensor("output_norm.weight", {64}, TensorType::kF32,
                    std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()));
-  ASSERT_TRUE(writer.Write(dir.File("nan.gguf")).ok());
-  const auto model = OpenModel(dir.File("nan.gguf")).value();
-  PipelineRig rig(model, {.allow_damaged = true});
+  PipelineRig rig(OpenModel(WriteModel(dir.File("nan.gguf"), writer)).value(), {.allow_damaged = true});
   for (const float temperature : {0.0f, 1.0f}) {
     const SequenceId sequence = rig.Open({1, 2}, {.temperature = temperature, .logprobs = 1});
     rig.Feed(sequence, {1, 2}, true);

@@ -1,20 +1,15 @@
-#include "stage_worker/sample/logits_rules.h"
-
 #include <cstring>
 #include <limits>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "common/base/counter_rng.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
+#include "stage_worker/sample/sampler.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::ElementsAre;
 
 const SamplingKernels& BestKernels() { return *SelectKernels("auto").value()->sampling; }
 

@@ -6,11 +6,9 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {

@@ -1,28 +1,21 @@
 // Damaged weights on their way into a stage.
 
 #include <cmath>
-#include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/weights/matrix_loader.h"
 #include "stage_worker/weights/stage_weights.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Place = std::pair<uint64_t, uint64_t>;
 
 // A file's bytes from somebody who keeps copies.
@@ -77,12 +70,11 @@ class DamagedLoading : public ::testing::Test {
 
   // Refused with such words and where the damage begins, by who loads it; loaded where it is allowed.
   void ExpectRefused(const std::string& tensor, size_t begin, const std::string& words) {
-    const absl::Status status = Load();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr(absl::StrCat("tensor '", tensor, "'")), HasSubstr(words),
-                      HasSubstr(absl::StrCat("at offset ", Tensor(tensor).file_offset + begin, " of '/there/m.gguf'")),
-                      HasSubstr("`allow_damaged`")));
+    EXPECT_THAT(Load(), testing::StatusIs(absl::StatusCode::kDataLoss,
+                                          AllOf(HasSubstr(absl::StrCat("tensor '", tensor, "'")), HasSubstr(words),
+                                                HasSubstr(absl::StrCat("at offset ", Tensor(tensor).file_offset + begin,
+                                                                       " of '/there/m.gguf'")),
+                                                HasSubstr("`allow_damaged`"))));
     EXPECT_THAT(discarded_, ElementsAre(Place(Tensor(tensor).file_offset, Tensor(tensor).bytes)));
     discarded_.clear();
     EXPECT_TRUE(Load(/*allow=*/true).ok());

@@ -3,15 +3,13 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_writer.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -30,8 +28,7 @@ std::unique_ptr<GgufFile> FileOf(const TempDir& dir, const std::vector<int64_t>&
     for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(1000 * i) + static_cast<float>(k / kCols);
     writer.SetTensor(absl::StrCat("m", i), {kCols, rows[i]}, TensorType::kF32, values);
   }
-  EXPECT_TRUE(writer.Write(dir.File("matrices.gguf")).ok());
-  return GgufFile::Open(dir.File("matrices.gguf")).value();
+  return GgufFile::Open(testing::WriteModel(dir.File("matrices.gguf"), writer)).value();
 }
 
 // What a packer that watches the file saw; of one test.

@@ -5,11 +5,10 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <vector>
 
 #include "common/model/model_description.h"
-#include "gtest/gtest.h"
 #include "stage_worker/kernels/select.h"
+#include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 
@@ -54,44 +53,59 @@ StageWeights Load(const ModelDescription& model, Gang* gang) {
                                        .owns_head = true,
                                        .gang = gang};
   std::atomic<uint64_t> to_load{0}, touched{0}, loaded{0};
-  return LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &touched, &loaded).value();
+  StageWeights weights =
+      LoadStageWeights(model, request, *SelectKernels("auto").value(), &to_load, &touched, &loaded).value();
+  EXPECT_EQ(touched.load() > 0, gang->threads() > 1) << "one thread has nothing to touch first";
+  return weights;
+}
+
+// The shares of all threads follow each other without a gap from the begin of each matrix to its end.
+void ExpectEveryByteOnce(const ModelDescription& model) {
+  Gang gang(1, {});
+  const StageWeights weights = Load(model, &gang);
+  std::map<const uint8_t*, size_t> matrices = {{weights.embedding.data, weights.embedding.bytes()},
+                                               {weights.output.data, weights.output.bytes()}};
+  for (const LayerWeights& layer : weights.layers) {
+    for (const PackedMatrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.gate, &layer.up,
+                                       &layer.down, &layer.experts.router}) {
+      if (matrix->rows > 0) matrices[matrix->data] = matrix->bytes();
+    }
+    for (const auto* of_experts : {&layer.experts.gate, &layer.experts.up, &layer.experts.down}) {
+      for (const PackedMatrix& matrix : *of_experts) matrices[matrix.data] = matrix.bytes();
+    }
+  }
+  for (int threads : {1, 2, 3, 7, 40}) {
+    std::map<const uint8_t*, size_t> shares;
+    for (int thread = 0; thread < threads; ++thread) {
+      for (absl::Span<const uint8_t> share : SharesOfWeights(weights, model.hyper.layers, thread, threads)) {
+        EXPECT_TRUE(shares.emplace(share.data(), share.size()).second) << "two shares begin at the same place";
+      }
+    }
+    auto share = shares.begin();
+    for (const auto& [begin, bytes] : matrices) {
+      const uint8_t* at = begin;
+      // The next matrix may begin where this one ends.
+      for (; share != shares.end() && share->first == at && at < begin + bytes; ++share) at += share->second;
+      EXPECT_EQ(at, begin + bytes) << threads << " threads";
+    }
+    EXPECT_EQ(share, shares.end());
+  }
 }
 
 TEST(SharesOfWeights, AreEveryByteOfEveryMatrixOnce) {
   const testing::TempDir dir;
   // Heads of whole panels, and of parts of one; layers that differ.
   for (int64_t head_dim : {32, 24}) {
-    auto model = std::make_shared<ModelDescription>(*Write(dir, {.layers = 2, .head_dim = head_dim, .tied = false}));
-    model->hyper.layers[1].attention.qk_norm = QkNorm::kWhole;
-    Gang gang(1, {});
-    const StageWeights weights = Load(*model, &gang);
-    std::map<const uint8_t*, size_t> matrices;
-    for (const LayerWeights& layer : weights.layers) {
-      for (const PackedMatrix* matrix :
-           {&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.gate, &layer.up, &layer.down}) {
-        matrices[matrix->data] = matrix->bytes();
-      }
-    }
-    matrices[weights.embedding.data] = weights.embedding.bytes();
-    matrices[weights.output.data] = weights.output.bytes();
-    for (int threads : {1, 2, 3, 7, 40}) {
-      std::map<const uint8_t*, size_t> shares;
-      for (int thread = 0; thread < threads; ++thread) {
-        for (absl::Span<const uint8_t> share : SharesOfWeights(weights, model->hyper.layers, thread, threads)) {
-          EXPECT_TRUE(shares.emplace(share.data(), share.size()).second) << "two shares begin at the same place";
-        }
-      }
-      // They follow each other without a gap from the begin of each matrix to its end.
-      auto share = shares.begin();
-      for (const auto& [begin, bytes] : matrices) {
-        const uint8_t* at = begin;
-        // The next matrix may begin where this one ends.
-        for (; share != shares.end() && share->first == at && at < begin + bytes; ++share) at += share->second;
-        EXPECT_EQ(at, begin + bytes) << threads << " threads";
-      }
-      EXPECT_EQ(share, shares.end());
-    }
+    ModelDescription model = *Write(dir, {.layers = 2, .head_dim = head_dim, .tied = false});
+    model.hyper.layers[1].attention.qk_norm = QkNorm::kWhole;
+    ExpectEveryByteOnce(model);
   }
+}
+
+TEST(SharesOfWeights, AreEveryByteOfExpertsOnce) {
+  const testing::TempDir dir;
+  ExpectEveryByteOnce(
+      *OpenModel(testing::WriteTinyArchitecture(dir.File("m.gguf"), testing::TinyArchitecture("glm4moe"))).value());
 }
 
 // Page faults of the calling thread so far that needed no disk.

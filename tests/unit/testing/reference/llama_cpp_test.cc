@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "common/json/json_value.h"
-#include "gtest/gtest.h"
+#include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/reference/reference_model.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
@@ -42,7 +39,7 @@ double WorstOfTop(const Top& top, const std::vector<double>& logits) {
   return worst;
 }
 
-class AgainstLlamaCpp : public ::testing::TestWithParam<const char*> {
+class AgainstLlamaCpp : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     SHARED_FILE_OR_SKIP(json, kJson);
@@ -50,7 +47,7 @@ class AgainstLlamaCpp : public ::testing::TestWithParam<const char*> {
     text_ = all["text"]["tokens"].get<std::vector<TokenId>>();
     chunk_ = all["text"]["chunk"].get<size_t>();
     for (const nlohmann::json& model : all["models"]) {
-      if (model["file"] == std::string(GetParam()) + "-f32.gguf") expected_ = model;
+      if (model["file"] == GetParam() + "-f32.gguf") expected_ = model;
     }
     ASSERT_FALSE(expected_.is_null()) << GetParam();
     model_ = ReferenceModel::Open(SharedPath("models/experts/" + expected_["file"].get<std::string>()));
@@ -108,13 +105,8 @@ TEST_P(AgainstLlamaCpp, PerplexityIsTheSame) {
   RecordProperty("worst_log_probability", std::to_string(worst));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, AgainstLlamaCpp,
-                         ::testing::Values("qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"),
-                         [](const auto& model) {
-                           std::string name = model.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, AgainstLlamaCpp, ::testing::ValuesIn(TinyExpertArchitectureNames()),
+                         ArchitectureTestName);
 
 }  // namespace
 }  // namespace stagecoach::testing

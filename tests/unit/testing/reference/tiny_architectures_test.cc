@@ -6,11 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "tests/testing/reference/agreement.h"
 #include "tests/testing/reference/reference_model.h"
 #include "tests/testing/sanitizers.h"
@@ -87,14 +84,14 @@ TEST(TinyArchitectures, MatricesMayHaveAnyType) {
       ExpectLivelyWith(name, type, type);
     }
   }
-  for (const char* name : {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"}) {
+  for (const std::string& name : TinyExpertArchitectureNames()) {
     ExpectLivelyWith(name, TensorType::kQ8_0, TensorType::kMXFP4);
     ExpectLivelyWith(name, TensorType::kQ5_K, TensorType::kIQ4_XS);
   }
 }
 
 TEST(TinyArchitectures, OneExpertOfFourOrThreeOfSixteenMayBeUsed) {
-  for (const char* name : {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"}) {
+  for (const std::string& name : TinyExpertArchitectureNames()) {
     for (const auto& [experts, used] : {std::pair(4, 1), std::pair(16, 3)}) {
       TinyArchitectureOptions options = TinyArchitecture(name);
       options.experts = experts;
@@ -171,7 +168,7 @@ TEST(TinyArchitectures, TheFeaturesOfRotationMatter) {
 }
 
 TEST(TinyArchitectures, TheFeaturesOfExpertsMatter) {
-  for (const char* name : {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"}) {
+  for (const std::string& name : TinyExpertArchitectureNames()) {
     ExpectMatters(name, "experts used", [](auto* o) { o->experts_used = 1; });
     ExpectMatters(name, "all experts", [](auto* o) { o->experts_used = 8, o->groups = 0, o->groups_used = 0; });
   }

@@ -10,8 +10,7 @@
 #include "common/base/check.h"
 #include "common/json/json_value.h"
 #include "coordinator/front/exit_codes.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -105,16 +104,12 @@ TEST(LineReader, GivesNoLineThatAnErrorCutOff) {
   LineReader reader(ends[0], 10);
   EXPECT_EQ(reader.TryNext()->text, "whole");
   while (!reader.finished()) EXPECT_FALSE(reader.TryNext().has_value());
-  EXPECT_THAT(std::string(reader.status().message()), ::testing::HasSubstr("cannot read the input: "));
+  EXPECT_THAT(reader.status().message(), HasSubstr("cannot read the input: "));
   close(ends[0]);
 }
 
-using ::testing::HasSubstr;
-
 BatchLine Line(int64_t number, const std::string& custom_id) {
-  BatchLine line;
-  line.number = number;
-  line.custom_id = custom_id;
+  BatchLine line = {.number = number, .custom_id = custom_id};
   if (custom_id.empty()) line.error = BatchError{"missing_custom_id", "no id"};
   return line;
 }
@@ -129,15 +124,17 @@ bool Answered(AnsweredLines* lines, int64_t number, const std::string& custom_id
   return lines->CheckInputLine(&line);
 }
 
-TEST(AnsweredLines, KnowsAnswersByTheirCustomId) {
+struct AnsweredLinesTest : ::testing::Test {
   AnsweredLines lines;
+};
+
+TEST_F(AnsweredLinesTest, KnowsAnswersByTheirCustomId) {
   ASSERT_TRUE(lines.AddOutputLine(Answer("a")).ok());
   EXPECT_TRUE(Answered(&lines, 1, "a"));
   EXPECT_FALSE(Answered(&lines, 2, "b"));
 }
 
-TEST(AnsweredLines, DoesNotRetryAFailedLine) {
-  AnsweredLines lines;
+TEST_F(AnsweredLinesTest, DoesNotRetryAFailedLine) {
   BatchLine failed = Line(4, "bad");
   failed.error = BatchError{"invalid_request", "why"};
   ASSERT_TRUE(lines.AddOutputLine(CompactJson(BatchErrorJson("1", failed))).ok());
@@ -155,8 +152,7 @@ TEST(BatchEnding, IsGoodWhereALineHasItsAnswerAndElseSaysWhyNoneHas) {
   EXPECT_EQ(BatchEnding({.wrong = 2}, "out").message(), "no line has an answer: 2 have their errors in 'out'");
 }
 
-TEST(AnsweredLines, CountWhatAnEarlierRunMadeOfThem) {
-  AnsweredLines lines;
+TEST_F(AnsweredLinesTest, CountWhatAnEarlierRunMadeOfThem) {
   ASSERT_TRUE(lines.AddOutputLine(Answer("a")).ok());
   BatchLine failed = Line(2, "b");
   for (const char* code : {"failed", "invalid_request", "rejected"}) {
@@ -170,50 +166,42 @@ TEST(AnsweredLines, CountWhatAnEarlierRunMadeOfThem) {
   EXPECT_EQ(lines.tally().wrong, 3);
 }
 
-TEST(AnsweredLines, KnowsLinesWithoutACustomIdByTheirNumber) {
-  AnsweredLines lines;
+TEST_F(AnsweredLinesTest, KnowsLinesWithoutACustomIdByTheirNumber) {
   ASSERT_TRUE(lines.AddOutputLine(CompactJson(BatchErrorJson("1", Line(4, "")))).ok());
   EXPECT_TRUE(Answered(&lines, 4, ""));
   EXPECT_FALSE(Answered(&lines, 5, ""));
 }
 
-TEST(AnsweredLines, TurnsARepeatedCustomIdToAnErrorOfItsOwn) {
-  AnsweredLines lines;
+TEST_F(AnsweredLinesTest, TurnsARepeatedCustomIdToAnErrorOfItsOwn) {
   BatchLine first = Line(1, "a"), second = Line(2, "a");
   EXPECT_FALSE(lines.CheckInputLine(&first));
   EXPECT_FALSE(lines.CheckInputLine(&second));
   EXPECT_FALSE(first.error.has_value());
-  ASSERT_TRUE(second.error.has_value());
-  EXPECT_EQ(second.error->code, "duplicate_custom_id");
+  EXPECT_EQ(second.error.value().code, "duplicate_custom_id");
   EXPECT_THAT(BatchErrorJson("1", second)["error"]["message"].get<std::string>(), HasSubstr("line 2: "));
 }
 
 // Killed after the duplicate's error was written and before the first one's answer: the first one still needs its
 // answer.
-TEST(AnsweredLines, DoesNotTakeADuplicatesErrorForTheAnswer) {
+TEST_F(AnsweredLinesTest, DoesNotTakeADuplicatesErrorForTheAnswer) {
   BatchLine second = Line(2, "a");
   second.error = BatchError{"duplicate_custom_id", "again"};
-  AnsweredLines lines;
   ASSERT_TRUE(lines.AddOutputLine(CompactJson(BatchErrorJson("1", second))).ok());
   EXPECT_FALSE(Answered(&lines, 1, "a"));
   EXPECT_TRUE(Answered(&lines, 2, "a"));
 }
 
-TEST(AnsweredLines, RefusesLinesThatAreNotOurs) {
-  AnsweredLines lines;
+TEST_F(AnsweredLinesTest, RefusesLinesThatAreNotOurs) {
   for (const char* bad : {"", "x", "[]", "{}", R"({"custom_id":null,"response":null,"error":null})",
                           R"({"custom_id":7,"response":null,"error":null})"}) {
     EXPECT_FALSE(lines.AddOutputLine(bad).ok()) << bad;
   }
 }
 
-class BatchOutputTest : public ::testing::Test {
- protected:
+struct BatchOutputTest : ::testing::Test {
   std::unique_ptr<BatchOutput> Open() {
     lines_ = AnsweredLines();
-    absl::StatusOr<std::unique_ptr<BatchOutput>> output = BatchOutput::Open(path_, &lines_);
-    EXPECT_TRUE(output.ok()) << output.status();
-    return *std::move(output);
+    return BatchOutput::Open(path_, &lines_).value();
   }
   absl::Status Refusal() {
     AnsweredLines lines;
@@ -250,7 +238,7 @@ TEST_F(BatchOutputTest, LeavesAFileThatIsNotOursAsItIs) {
                                   std::string("{}"), std::string("\0\0\1", 3) + "\nELF and so on\n"}) {
     testing::WriteFileOrDie(path_, text);
     EXPECT_EQ(ExitCodeOf(Refusal()), ExitCode::kInputFile) << text;
-    EXPECT_THAT(std::string(Refusal().message()), HasSubstr(path_));
+    EXPECT_THAT(Refusal().message(), HasSubstr(path_));
     EXPECT_EQ(Text(), text);
   }
 }
@@ -258,7 +246,7 @@ TEST_F(BatchOutputTest, LeavesAFileThatIsNotOursAsItIs) {
 TEST_F(BatchOutputTest, IsOpenInOneProcessAtATime) {
   {
     const std::unique_ptr<BatchOutput> first = Open();
-    EXPECT_THAT(std::string(Refusal().message()), HasSubstr("in use by another run"));
+    EXPECT_THAT(Refusal().message(), HasSubstr("in use by another run"));
   }
   EXPECT_TRUE(Refusal().ok());
 }
@@ -284,7 +272,7 @@ TEST_F(BatchOutputTest, TakesOutTheLinesThatAPowerCutFilledWithZerosAndKeepsTheO
     ASSERT_TRUE(output->Append(Json::parse(Answer("d"))).ok());
     ASSERT_TRUE(output->Sync().ok());
     EXPECT_EQ(Text(), kept + Answer("d") + "\n");
-    EXPECT_THAT(std::string(Refusal().message()), HasSubstr("in use by another run"));
+    EXPECT_THAT(Refusal().message(), HasSubstr("in use by another run"));
     const auto left = std::filesystem::directory_iterator(directory_.path());
     EXPECT_EQ(std::distance(begin(left), end(left)), 1) << "a file beside it is left over";
   }
@@ -302,8 +290,7 @@ TEST_F(BatchOutputTest, ARepairedFileKeepsItsModeAndItsPlaceBehindALink) {
   EXPECT_EQ(std::filesystem::status(target).permissions(), kMode);
 }
 
-TEST(AnsweredLines, TellsIdsApartThatDifferInOneByteOrInLength) {
-  AnsweredLines lines;
+TEST_F(AnsweredLinesTest, TellsIdsApartThatDifferInOneByteOrInLength) {
   std::set<std::string> ids;
   for (size_t length = 1; length < 40; ++length) {
     ids.insert(std::string(length, 'a'));

@@ -7,19 +7,11 @@
 
 #include "common/json/json_value.h"
 #include "coordinator/front/signals.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using testing::TempDir;
 
 constexpr char kCtrlC[] = "\x03";  // as a line: a SIGINT comes while the next one is typed
 
@@ -32,10 +24,7 @@ class FakeBackend : public ChatBackend {
     asked.push_back(CompactJson(*turn.messages));
     attempts.push_back(turn.attempt);
     thinking.push_back(turn.thinking);
-    ChatAnswer answer;
-    answer.content = absl::StrCat("answer ", asked.size());
-    answer.finish_reason = "stop";
-    answer.tokens = 2;
+    ChatAnswer answer = {.content = absl::StrCat("answer ", asked.size()), .finish_reason = "stop", .tokens = 2};
     if (!next.empty()) {
       answer = next.front();
       next.pop_front();
@@ -84,8 +73,7 @@ class FakeLines : public LineSource {
   std::deque<std::string> lines_;
 };
 
-class Repl : public ::testing::Test {
- protected:
+struct Repl : ::testing::Test {
   Repl() { SignalWatch::Get().ForgetStops(); }
 
   absl::Status Run(std::vector<std::string> lines, bool terminal = true) {
@@ -173,7 +161,7 @@ TEST_F(Repl, SetsTheSystemMessageThinkingAndSampling) {
 }
 
 TEST_F(Repl, SavesAndLoads) {
-  const TempDir directory;
+  const testing::TempDir directory;
   const std::string path = directory.File("c.json"), no_json = directory.File("no.json");
   testing::WriteFileOrDie(no_json, std::string("\x7f\0ELF", 5));
   EXPECT_TRUE(Run({"/save " + path, "a", "/save " + path, "/clear", "/load " + path, "b", "/save /nowhere/c.json",
@@ -187,34 +175,25 @@ TEST_F(Repl, SavesAndLoads) {
 }
 
 TEST_F(Repl, TakesAMessageBackThatCannotBeAnswered) {
-  ChatAnswer refused;
-  refused.refusal = "the conversation is too long";
-  backend_.next = {refused};
+  backend_.next = {ChatAnswer{.refusal = "the conversation is too long"}};
   EXPECT_TRUE(Run({"far too long", "a"}).ok());
   EXPECT_EQ(backend_.asked[1], R"([{"role":"user","content":"a"}])");
   EXPECT_THAT(out_, HasSubstr("the conversation is too long\n"));
 }
 
 TEST_F(Repl, KeepsTheAnswerThatCouldNotBeRegenerated) {
-  ChatAnswer first, refused;
-  first.content = "first";
-  first.tokens = 1;
-  refused.refusal = "no";
-  backend_.next = {first, refused};
+  backend_.next = {ChatAnswer{.content = "first", .tokens = 1}, ChatAnswer{.refusal = "no"}};
   EXPECT_TRUE(Run({"a", "/regenerate", "b"}).ok());
   EXPECT_THAT(backend_.asked[2], HasSubstr(R"({"role":"assistant","content":"first"})"));
 }
 
 TEST_F(Repl, TellsAPipeAtTheEndThatSomethingWasRefused) {
-  ChatAnswer failed;
-  failed.refusal = "it crashed";
-  failed.failed = true;
   const absl::Status wrong = Run({"/frob", "/undo", "a"}, /*terminal=*/false);
   EXPECT_TRUE(absl::IsInvalidArgument(wrong)) << wrong;
   EXPECT_THAT(wrong.message(), HasSubstr("2 lines were refused"));
   EXPECT_THAT(messages_, HasSubstr("there is no command '/frob'"));
   EXPECT_EQ(out_, "answer 1\n");
-  backend_.next = {failed};
+  backend_.next = {ChatAnswer{.refusal = "it crashed", .failed = true}};
   EXPECT_TRUE(absl::IsUnavailable(Run({"a"}, /*terminal=*/false)));
   EXPECT_TRUE(Run({"/frob"}).ok());
 }
@@ -235,10 +214,7 @@ TEST_F(Repl, TakesAMessageBackThatWasStoppedBeforeAnythingCame) {
 }
 
 TEST_F(Repl, SaysWhereNobodyCountedTheTokens) {
-  ChatAnswer answer;
-  answer.content = "some text";
-  answer.tokens = 3;
-  answer.counted = false;
+  ChatAnswer answer = {.content = "some text", .tokens = 3, .counted = false};
   backend_.next = {answer};
   EXPECT_TRUE(Run({"a", "b", "/stats"}).ok());
   EXPECT_THAT(out_, AllOf(HasSubstr("some text\n~3 tokens"), HasSubstr("answers       2, ~5 tokens")));

@@ -13,13 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/json/json_value.h"
 #include "coordinator/front/signals.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Gives these bodies, one to each connection, and keeps what it was sent.
 class CannedServer {
@@ -76,10 +73,8 @@ constexpr char kModels[] = R"({"data": [{"id": "theirs"}]})";
 
 ChatAnswer AnswerOf(ChatServer* server) {
   const Json messages = Json::array({{{"role", "user"}, {"content", "Hi"}}});
-  const absl::StatusOr<ChatAnswer> answer =
-      server->Answer({.messages = &messages}, [](AnswerPart, absl::string_view) { return absl::OkStatus(); });
-  EXPECT_TRUE(answer.ok()) << answer.status();
-  return answer.value_or(ChatAnswer());
+  return server->Answer({.messages = &messages}, [](AnswerPart, absl::string_view) { return absl::OkStatus(); })
+      .value();
 }
 
 // The answer that these events make.
@@ -131,7 +126,7 @@ TEST(ChatServer, WritesItsAddressAsItIsTyped) {
 
 TEST(ChatServer, TakesNoSettingThatItsApiRefuses) {
   ChatServer server(*ParseApiUrl("http://h"), {}, {}, {});
-  EXPECT_THAT(std::string(server.Set("temp", "5").message()), HasSubstr("5 is out of range, expected 0 to 2"));
+  EXPECT_THAT(server.Set("temp", "5").message(), HasSubstr("5 is out of range, expected 0 to 2"));
   EXPECT_TRUE(server.Set("temp", "1.5").ok());
 }
 

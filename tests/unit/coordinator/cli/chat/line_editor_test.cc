@@ -7,18 +7,14 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <utility>
 
 #include "common/base/status_macros.h"
-#include "common/json/json_value.h"
 #include "coordinator/cli/chat/chat_repl.h"
 #include "coordinator/front/signals.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/terminal.h"
 
 namespace stagecoach::testing {
@@ -36,9 +32,6 @@ extern "C" int tcsetattr(int descriptor, int actions, const termios* modes) noex
 namespace stagecoach {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::Terminal;
 
 absl::Status Print(absl::string_view text) {
@@ -80,9 +73,7 @@ class ListeningBackend : public ChatBackend {
       AwaitReadable(signals.descriptor());
       signals.Clear();
     }
-    ChatAnswer answer;
-    answer.content = "heard " + text;
-    answer.finish_reason = "stop";
+    ChatAnswer answer = {.content = "heard " + text, .finish_reason = "stop"};
     RETURN_IF_ERROR(take(AnswerPart::kContent, answer.content));
     return answer;
   }

@@ -1,21 +1,23 @@
 #include "coordinator/cli/chat/line_history.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "coordinator/cli/chat/chat_input.h"
+#include "coordinator/cli/chat/line_source.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::TempDir;
 
 mode_t ModeOf(const std::string& path) {
@@ -122,6 +124,56 @@ TEST(LineHistory, SaysOnceWhyItCannotBeKeptAndGoesOnInMemory) {
   EXPECT_TRUE(removed.Add("two").ok());
   std::filesystem::create_directories(directory.File("directory/chat_history"));
   EXPECT_FALSE(LineHistory().Open(directory.File("directory/chat_history")).ok());
+}
+
+absl::StatusOr<Awaited> Ready(int) { return Awaited::kReadable; }
+
+// All lines of a pipe that is given `text`.
+std::vector<std::string> LinesOf(const std::string& text) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  std::thread writer([&text, out = ends[1]] {
+    for (size_t done = 0; done < text.size();) {
+      const ssize_t written = write(out, text.data() + done, text.size() - done);
+      if (written <= 0) break;
+      done += static_cast<size_t>(written);
+    }
+    close(out);
+  });
+  PipedLines lines(ends[0]);
+  std::vector<std::string> all;
+  while (true) {
+    const LineRead read = lines.Read("", Ready).value();
+    if (read.kind != LineRead::Kind::kLine) break;
+    all.push_back(read.text);
+  }
+  writer.join();
+  close(ends[0]);
+  return all;
+}
+
+TEST(PipedLines, GivesLinesWithTheirBlanks) {
+  EXPECT_THAT(LinesOf("one\n\n two \r\nthree"), ElementsAre("one", "", " two ", "three"));
+  EXPECT_THAT(LinesOf(""), ElementsAre());
+  EXPECT_THAT(LinesOf("one\n"), ElementsAre("one"));
+}
+
+TEST(PipedLines, CutsWhatIsTooLongForAMessageAndGoesOn) {
+  const std::vector<std::string> lines = LinesOf(std::string(3 * kMostMessageBytes, 'x') + "\nnext\n");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_GT(lines[0].size(), kMostMessageBytes);
+  EXPECT_LT(lines[0].size(), 2 * kMostMessageBytes);
+  EXPECT_EQ(lines[1], "next");
+}
+
+TEST(PipedLines, ReadsOnlyWhenToldThatItCan) {
+  PipedLines lines(-1);
+  const LineRead read = lines.Read("", [](int) { return Awaited::kSignal; }).value();
+  EXPECT_EQ(read.kind, LineRead::Kind::kSignal);
+  EXPECT_EQ(
+      lines.Read("", [](int) -> absl::StatusOr<Awaited> { return absl::UnavailableError("lost"); }).status().message(),
+      "lost");
+  EXPECT_FALSE(lines.Read("", Ready).ok());
 }
 
 }  // namespace

@@ -1,15 +1,9 @@
 #include "coordinator/cli/plan/plan_places.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::vector<std::string> AssumptionsOf(const std::string& hosts) {
   LaunchOptions launch;

@@ -1,7 +1,6 @@
 #include "coordinator/cli/sweep/sweep_points.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
@@ -11,13 +10,9 @@ SweepPrediction PredictionOfLoad(const SweepConfig& point, const std::vector<Arr
   options.stages = 1;
   options.max_num_seqs = 32;
   options.model = "dummy://qwen3-0.6b/q8_0";
-  const auto model = OpenModel(options.model);
-  EXPECT_TRUE(model.ok()) << model.status();
-  const auto launch = MakeLaunchOptions(options, (*model)->hyper, {.program = "/coordinator"});
-  EXPECT_TRUE(launch.ok()) << launch.status();
-  const auto prediction = PredictPoint(point, requests, options, {}, *launch, *model);
-  EXPECT_TRUE(prediction.ok()) << prediction.status();
-  return prediction.value_or(SweepPrediction());
+  const auto model = OpenModel(options.model).value();
+  const auto launch = MakeLaunchOptions(options, model->hyper, {.program = "/coordinator"}).value();
+  return PredictPoint(point, requests, options, {}, launch, model).value();
 }
 
 TEST(PredictPoint, AnOpenLoopOfOneRequestEndsAsSoonAsOneAlone) {
@@ -32,15 +27,9 @@ TEST(PredictPoint, AnOpenLoopOfOneRequestEndsAsSoonAsOneAlone) {
   EXPECT_DOUBLE_EQ(found.output_tokens_per_s, 64 / (expected.ttft_s + 63 * expected.itl_s));
 }
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::SizeIs;
-
 TEST(ParsePolicies, TakesListsInTheirOrderAndEachPolicyOnce) {
-  const auto parsed = ParsePolicies({"throttled, phases", "throttled,interleaved"}, Policy::kPrefillFirst);
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_THAT(*parsed, ElementsAre(Policy::kThrottled, Policy::kPhases, Policy::kInterleaved));
+  const auto parsed = ParsePolicies({"throttled, phases", "throttled,interleaved"}, Policy::kPrefillFirst).value();
+  EXPECT_THAT(parsed, ElementsAre(Policy::kThrottled, Policy::kPhases, Policy::kInterleaved));
   EXPECT_THAT(*ParsePolicies({}, Policy::kPrefillFirst), ElementsAre(Policy::kPrefillFirst));
   EXPECT_THAT(*ParsePolicies({"phases,all"}, Policy::kPrefillFirst), SizeIs(std::size(kPolicies)));
 }
@@ -49,7 +38,7 @@ TEST(ParsePolicies, NamesTheChoicesOfOneThatIsUnknown) {
   for (const char* const list : {"fair", "throttled,", ""}) {
     const auto parsed = ParsePolicies({list}, Policy::kInterleaved);
     ASSERT_FALSE(parsed.ok()) << list;
-    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("expected one of prefill-first, interleaved"));
+    EXPECT_THAT(parsed.status().message(), HasSubstr("expected one of prefill-first, interleaved"));
   }
 }
 

@@ -1,7 +1,5 @@
 #include "coordinator/launch/hosts/host_pool.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -11,16 +9,14 @@
 #include "absl/time/clock.h"
 #include "common/wire/handshake.h"
 #include "common/wire/host_report.h"
+#include "coordinator/launch/hosts/host_file.h"
 #include "coordinator/launch/launcher_backend.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
@@ -37,17 +33,15 @@ TEST(Placement, FillsSlotsInOrderAndSpareHostsLast) {
                                      PlacedStages{"b", 1}));
   EXPECT_FALSE(all.AllHere());
   EXPECT_EQ(all.Describe(), "2 on a, 1 on here, 1 on a, 1 on b");
-  const Placement without = PlaceStages(hosts, 5, {"b"});
-  EXPECT_THAT(without.hosts, ElementsAre(PlacedStages{"a", 2}, PlacedStages{"here", 1, true}, PlacedStages{"a", 1},
-                                         PlacedStages{"s", 1}));
+  EXPECT_THAT(PlaceStages(hosts, 5, {"b"}).hosts, ElementsAre(PlacedStages{"a", 2}, PlacedStages{"here", 1, true},
+                                                              PlacedStages{"a", 1}, PlacedStages{"s", 1}));
   EXPECT_EQ(PlaceStages(hosts, 5, {"a", "b"}).stages(), 3);
   EXPECT_EQ(PlaceStages(hosts, 5, {"a", "b", "s", "here"}).stages(), 0);
 }
 
 // Hosts whose remote shell is a script: what it does for host NAME is in the file NAME, a shell's commands, or absent
 // for a host that cannot be reached.
-class HostPoolTest : public ::testing::Test {
- protected:
+struct HostPoolTest : ::testing::Test {
   HostPoolTest() {
     const std::string agent = directory_ + "/agent";
     std::ofstream(agent) << "#!/bin/sh\necho \"$2\" >>'" << directory_ << "/asked'\ncd '" << directory_
@@ -163,7 +157,7 @@ TEST_F(HostPoolTest, HostsThatAreSlowToAnswerAreNamedOnce) {
     if (slow.empty()) slow = survey.TakeSlowHosts();
     absl::SleepFor(absl::Milliseconds(5));
   }
-  EXPECT_THAT(slow, ::testing::EndsWith("b, s"));
+  EXPECT_THAT(slow, EndsWith("b, s"));
   EXPECT_EQ(survey.TakeSlowHosts(), "");
 }
 
@@ -200,7 +194,7 @@ TEST_F(HostPoolTest, ASpareHostTakesThePlaceOfOneThatIsLostAndALostOneThatAnswer
   // Each is cleared of what it took part in and was not yet cleared of.
   EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.AbC123 --network 9\n"));
   EXPECT_THAT(Asked(), HasSubstr("--host-report --clear stagecoach.DeF456 --network 9\n"));
-  EXPECT_THAT(Asked(), ::testing::Not(HasSubstr("AbC123 --clear")));
+  EXPECT_THAT(Asked(), Not(HasSubstr("AbC123 --clear")));
 }
 
 TEST_F(HostPoolTest, AsksAHostThatFailsAgainWhilePatienceLasts) {
@@ -293,6 +287,23 @@ TEST_F(HostPoolTest, ClearsItsHostsAtTheEnd) {
   EXPECT_EQ(Asked(),
             "/bin/stage_worker --host-report --clear stagecoach.AbC123\n/bin/stage_worker --host-report --clear "
             "stagecoach.AbC123\n");
+}
+
+TEST(HostFile, TheExamplesOfDeployAreRead) {
+  const std::string directory = testing::SourcePath("deploy/hostfiles/");
+  EXPECT_EQ(ReadHostFile(directory + "local").value(), std::vector<HostSlots>({{"localhost", 2}}));
+  const auto rack = ReadHostFile(directory + "rack").value();
+  ASSERT_EQ(rack.size(), 5u);
+  EXPECT_EQ(rack[3].model, "/scratch/model.gguf");
+  EXPECT_TRUE(rack[4].spare);
+}
+
+// Such as a model that was given by mistake.
+TEST(HostFile, ShowsOnlyTheBeginningOfWhatIsNone) {
+  const std::string word = std::string("GGUF\3\0\0", 7) + std::string(1000000, 'x');
+  const std::string message(ParseHostFile("m.gguf", word).status().message());
+  EXPECT_EQ(message.find("host file 'm.gguf', line 1: 'GGUF\\x03\\x00\\x00xxx"), 0u) << message.substr(0, 200);
+  EXPECT_LT(message.size(), 200u);
 }
 
 }  // namespace

@@ -1,14 +1,10 @@
 #include "coordinator/serve/api/batch_line.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/serve/api/toy_service.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // As `batch -n 256` has it; calls point to it.
 const ToyService& BatchService() {
@@ -76,12 +72,9 @@ TEST(BatchLine, UsesTheDefaultsForWhatIsAbsentOrNull) {
   EXPECT_EQ(request.sampling, expected);
 }
 
-TEST(BatchLine, TakesTokenIds) {
+TEST(BatchLine, TakesTokenIdsAndSeedsOf64Bits) {
   EXPECT_THAT(LineRequest(R"({"custom_id":"a","body":{"prompt":[1,2,263],"stop":"x"}})").prompt,
               ElementsAre(1, 2, 263));
-}
-
-TEST(BatchLine, TakesSeedsOf64Bits) {
   EXPECT_EQ(LineRequest(BodyWith(R"("seed":18446744073709551615)")).sampling.seed, 18446744073709551615u);
 }
 
@@ -95,9 +88,20 @@ TEST(BatchLine, TakesConversations) {
 }
 
 TEST(BatchLine, SaysWhatIsNoJson) {
-  EXPECT_EQ(Parse("{\"custom_id\":").error->code, "invalid_json");
-  EXPECT_EQ(Parse("[1]").error->code, "invalid_json");
-  EXPECT_EQ(Parse("{\"custom_id\":\"\xff\"}").error->code, "invalid_json");
+  const struct {
+    const char* text;
+    const char* message;
+  } cases[] = {{"{\"custom_id\":", "parse error"},
+               {"{\"custom_id\":\"cut", "parse error"},
+               {"[1]", "expected an object, found array"},
+               {"\"text\"", "expected an object, found string"},
+               {"{\"custom_id\":\"\xff\"}", "UTF-8"}};
+  for (const auto& wrong : cases) {
+    SCOPED_TRACE(wrong.text);
+    const BatchError error = Parse(wrong.text).error.value();
+    EXPECT_EQ(error.code, "invalid_json");
+    EXPECT_THAT(error.message, HasSubstr(wrong.message));
+  }
 }
 
 TEST(BatchLine, WantsACustomId) {
@@ -127,28 +131,37 @@ TEST(BatchLine, RefusesWhatItCannotHonour) {
                                       {R"("temperature":-1)", "'temperature': -1 is out of range, expected 0 to 100"},
                                       {R"("temperature":1e999)", ""},
                                       {R"("logit_bias":{"1":1e39})", "'logit_bias': 1e+39 is out of range"},
+                                      {R"("max_tokens":0)", "'max_tokens': 0 is out of range"},
+                                      {R"("top_p":2)", "'top_p': 2 is out of range"},
+                                      {R"("stop":7)", "'stop': expected a string"},
                                       {R"("logprobs":129)", "'logprobs': 129 is out of range, expected 0 to 128"},
                                       {R"("model":7)", "'model': expected a string"}}) {
-    const BatchLine line = ParseBody(bad.fields);
-    ASSERT_TRUE(line.error.has_value()) << bad.fields;
-    EXPECT_THAT(line.error->message, HasSubstr(bad.message)) << bad.fields;
+    EXPECT_THAT(ParseBody(bad.fields).error.value().message, HasSubstr(bad.message)) << bad.fields;
   }
 }
 
 TEST(BatchLine, DoesNotDescendIntoWhatIsNestedDeeply) {
   const std::string deep = std::string(200000, '[') + std::string(200000, ']');
-  const BatchLine line = ParseBody("\"n\":" + deep);
-  ASSERT_TRUE(line.error.has_value());
-  EXPECT_EQ(line.error->code, "invalid_json");
+  EXPECT_EQ(ParseBody("\"n\":" + deep).error.value().code, "invalid_json");
   EXPECT_THAT(ParseBody(R"("n":[[1]])").error->message, HasSubstr("'n': array answers"));
 }
 
 TEST(BatchLine, RefusesPromptsThatAreNotOnePrompt) {
-  for (const char* prompt :
-       {R"([])", R"(["a","b"])", R"([1,"a"])", R"([264])", R"([-1])", R"(5)", R"([[1,2]])", R"({})"}) {
-    const BatchLine line = Parse(std::string(R"({"custom_id":"a","body":{"prompt":)") + prompt + "}}");
-    ASSERT_TRUE(line.error.has_value()) << prompt;
-    EXPECT_THAT(line.error->message, HasSubstr("'prompt'")) << prompt;
+  const struct {
+    const char* prompt;
+    const char* message;
+  } cases[] = {{R"("")", "'prompt': is empty"},
+               {"[]", "'prompt': is empty"},
+               {R"(["a","b"])", "expected one string or one list of token ids"},
+               {R"([1,"a"])", "expected one string or one list of token ids"},
+               {"[264]", "'prompt'"},
+               {"[-1]", "'prompt'"},
+               {"5", "'prompt'"},
+               {"[[1,2]]", "'prompt'"},
+               {"{}", "'prompt'"}};
+  for (const auto& wrong : cases) {
+    const BatchLine line = Parse(std::string(R"({"custom_id":"a","body":{"prompt":)") + wrong.prompt + "}}");
+    EXPECT_THAT(line.error.value().message, HasSubstr(wrong.message)) << wrong.prompt;
   }
   EXPECT_THAT(Parse(R"({"custom_id":"a","body":{}})").error->message, HasSubstr("'prompt': is missing"));
   EXPECT_THAT(Parse(R"({"custom_id":"a"})").error->message, HasSubstr("'body': is missing"));

@@ -1,6 +1,5 @@
 #include "common/gguf/gguf_file.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/serve/api/toy_service.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
@@ -9,7 +8,6 @@ namespace stagecoach::testing {
 namespace {
 
 using Reason = pb::RequestFinished;
-using ::testing::ElementsAre;
 
 std::vector<TokenId> Ended(std::vector<TokenId> tokens) {
   tokens.push_back(kImEnd);
@@ -23,8 +21,9 @@ constexpr char kBody[] =
     R"("usage":{"prompt_tokens":21,"completion_tokens":4,"total_tokens":25,)"
     R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}})";
 
-TEST(ChatAnswer, IsTheBodyThatClientsKnow) {
-  const ToyService service;
+using ChatAnswer = ToyServiceTest;
+
+TEST_F(ChatAnswer, IsTheBodyThatClientsKnow) {
   const PreparedCall prepared = service.Chat("");
   ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
   EXPECT_FALSE(prepared.call->streams());
@@ -35,8 +34,7 @@ constexpr char kHead[] =
     R"(data: {"id":"chatcmpl-id7","object":"chat.completion.chunk","created":1700000000,"model":"toy",)"
     R"("system_fingerprint":"sc-1","choices":[)";
 
-TEST(ChatAnswer, IsAStreamOfChunksInTheOrderThatClientsKnow) {
-  const ToyService service;
+TEST_F(ChatAnswer, IsAStreamOfChunksInTheOrderThatClientsKnow) {
   const PreparedCall prepared = service.Chat(R"("stream":true,"stream_options":{"include_usage":true})");
   ASSERT_TRUE(prepared.call->streams());
   const std::string head = kHead, tail = "],\"usage\":null}\n\n";
@@ -50,8 +48,7 @@ TEST(ChatAnswer, IsAStreamOfChunksInTheOrderThatClientsKnow) {
                 "\n\ndata: [DONE]\n\n");
 }
 
-TEST(ChatAnswer, HasNoUsageInAStreamThatDoesNotAskForIt) {
-  const ToyService service;
+TEST_F(ChatAnswer, HasNoUsageInAStreamThatDoesNotAskForIt) {
   const PreparedCall prepared = service.Chat(R"("stream":true)");
   const std::vector<Json> events = Events(Answer(prepared.call.get(), Bytes("No"), Reason::REASON_LENGTH));
   ASSERT_EQ(events.size(), 5u);
@@ -60,8 +57,7 @@ TEST(ChatAnswer, HasNoUsageInAStreamThatDoesNotAskForIt) {
   EXPECT_EQ(events[4], "[DONE]");
 }
 
-TEST(ChatAnswer, PutsEventsThatWereMergedIntoOneDelta) {
-  const ToyService service;
+TEST_F(ChatAnswer, PutsEventsThatWereMergedIntoOneDelta) {
   const PreparedCall prepared = service.Chat(R"("stream":true)");
   prepared.call->Begin();
   const std::vector<Json> events = Events(prepared.call->Take(0, Text("three words here")).bytes);
@@ -114,8 +110,7 @@ std::vector<Script> Scripts() {
   };
 }
 
-TEST(ChatAnswer, IsTheSameAsAStreamAndWholeAndHoweverEventsAreCut) {
-  const ToyService service;
+TEST_F(ChatAnswer, IsTheSameAsAStreamAndWholeAndHoweverEventsAreCut) {
   for (const Script& script : Scripts()) {
     const std::string fields =
         absl::StrCat(R"("logprobs":true,"top_logprobs":2)", *script.fields ? "," : "", script.fields);
@@ -135,8 +130,7 @@ TEST(ChatAnswer, IsTheSameAsAStreamAndWholeAndHoweverEventsAreCut) {
 }
 
 // A model that was not made for the template writes the end of a message in letters.
-TEST(ChatAnswer, EndsBeforeWhatTheTemplateEndsMessagesWith) {
-  ToyService service;
+TEST_F(ChatAnswer, EndsBeforeWhatTheTemplateEndsMessagesWith) {
   const auto foreign = OpenOrDie(ToyBytePairs().File("gpt2", "qwen2"));
   const GgufWriter file = ToyBytePairs().File("gpt2", "qwen2");
   const TempDir directory;
@@ -149,16 +143,15 @@ TEST(ChatAnswer, EndsBeforeWhatTheTemplateEndsMessagesWith) {
     const PreparedCall prepared = service.Chat(fields);
     ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
     const std::string answer = Answer(prepared.call.get(), Bytes("Yes<|im_end|>\nNo"), Reason::REASON_LENGTH);
-    EXPECT_THAT(answer, ::testing::HasSubstr("\"finish_reason\":\"stop\"")) << fields;
-    EXPECT_THAT(answer, ::testing::Not(::testing::HasSubstr("im_end"))) << fields;
-    EXPECT_THAT(answer, ::testing::Not(::testing::HasSubstr("No"))) << fields;
+    EXPECT_THAT(answer, HasSubstr("\"finish_reason\":\"stop\"")) << fields;
+    EXPECT_THAT(answer, Not(HasSubstr("im_end"))) << fields;
+    EXPECT_THAT(answer, Not(HasSubstr("No"))) << fields;
   }
   const PreparedCall prompt = service.Complete(R"("max_tokens":50)");
-  EXPECT_THAT(Answer(prompt.call.get(), Bytes("<|im_end|>x"), Reason::REASON_LENGTH), ::testing::HasSubstr("|>x"));
+  EXPECT_THAT(Answer(prompt.call.get(), Bytes("<|im_end|>x"), Reason::REASON_LENGTH), HasSubstr("|>x"));
 }
 
-TEST(ChatAnswer, NeverShowsAStopStringAndCancelsWhatIsOfNoMoreUse) {
-  const ToyService service;
+TEST_F(ChatAnswer, NeverShowsAStopStringAndCancelsWhatIsOfNoMoreUse) {
   const PreparedCall prepared = service.Chat(R"("stop":["lo w"],"stream":true)");
   std::string text = Join(Events(prepared.call->Begin().bytes)).content;
   for (const char letter : std::string("Hello ")) {
@@ -177,18 +170,15 @@ TEST(ChatAnswer, NeverShowsAStopStringAndCancelsWhatIsOfNoMoreUse) {
   EXPECT_EQ(prepared.call->Take(0, Text("more")).bytes, "");
 }
 
-TEST(ChatAnswer, LeavesAStopTokenOutOfTheText) {
-  const ToyService service;
+TEST_F(ChatAnswer, LeavesAStopTokenOutOfTheText) {
   const PreparedCall prepared = service.Chat(R"("stop_token_ids":[33])");
-  const std::vector<GenerationRequest> requests = prepared.call->TakeRequests();
-  EXPECT_THAT(requests[0].stop_tokens, ElementsAre(kImEnd, 33));
+  EXPECT_THAT(prepared.call->TakeRequests()[0].stop_tokens, ElementsAre(kImEnd, 33));
   const Json body = Json::parse(Answer(prepared.call.get(), Bytes("Hey!"), Reason::REASON_STOP));
   EXPECT_EQ(body["choices"][0]["message"]["content"], "Hey");
   EXPECT_EQ(body["usage"]["completion_tokens"], 4) << "every sampled token";
 }
 
-TEST(ChatAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
-  const ToyService service;
+TEST_F(ChatAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
   const PreparedCall prepared = service.Chat(R"("logprobs":true,"top_logprobs":1,"stream":true)");
   prepared.call->Begin();
   std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xC3})).bytes);
@@ -206,8 +196,7 @@ TEST(ChatAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
   EXPECT_EQ(tokens[1]["top_logprobs"][1]["logprob"], -8.0);
 }
 
-TEST(ChatAnswer, ListsEverySampledTokenButTheOneThatEndedIt) {
-  const ToyService service;
+TEST_F(ChatAnswer, ListsEverySampledTokenButTheOneThatEndedIt) {
   for (const Script& script : Scripts()) {
     const PreparedCall prepared =
         service.Chat(absl::StrCat(R"("logprobs":true)", *script.fields ? "," : "", script.fields));
@@ -220,8 +209,7 @@ TEST(ChatAnswer, ListsEverySampledTokenButTheOneThatEndedIt) {
   }
 }
 
-TEST(ChatAnswer, HasItsChoicesSideBySide) {
-  const ToyService service;
+TEST_F(ChatAnswer, HasItsChoicesSideBySide) {
   const PreparedCall prepared = service.Chat(R"("n":2,"stream":true,"seed":5,"stream_options":{"include_usage":true})");
   const std::vector<GenerationRequest> requests = prepared.call->TakeRequests();
   ASSERT_EQ(requests.size(), 2u);
@@ -246,8 +234,7 @@ TEST(ChatAnswer, HasItsChoicesSideBySide) {
   EXPECT_EQ(prepared.call->choices_a_prompt(), 2);
 }
 
-TEST(ChatAnswer, PartsReasoningFromContent) {
-  ToyService service;
+TEST_F(ChatAnswer, PartsReasoningFromContent) {
   service.model.output_format = OutputFormat::kHermesJson;
   std::vector<TokenId> tokens = {kThink};
   for (const TokenId token : Bytes("hm")) tokens.push_back(token);
@@ -276,8 +263,7 @@ TEST(ChatAnswer, PartsReasoningFromContent) {
 }
 
 // The same rule as of completions, whether there is a parser or not.
-TEST(ChatAnswer, HasNoControlTokensUnlessAskedForThem) {
-  ToyService service;
+TEST_F(ChatAnswer, HasNoControlTokensUnlessAskedForThem) {
   const std::vector<TokenId> tokens = {'a', kImStart, 'b', kImEnd};
   const auto text = [&](const char* fields) {
     return Whole(service.Chat(fields), tokens, Reason::REASON_STOP)["choices"][0]["message"]["content"];
@@ -293,8 +279,7 @@ TEST(ChatAnswer, HasNoControlTokensUnlessAskedForThem) {
   EXPECT_EQ(text(R"("skip_special_tokens":true)"), "ab");
 }
 
-TEST(ChatAnswer, HasAChunkForATokenWithoutText) {
-  const ToyService service;
+TEST_F(ChatAnswer, HasAChunkForATokenWithoutText) {
   const PreparedCall prepared = service.Chat(R"("stream":true)");
   const std::vector<Json> events = Events(prepared.call->Take(0, Tokens({kImStart})).bytes);
   ASSERT_EQ(events.size(), 1u);
@@ -302,15 +287,13 @@ TEST(ChatAnswer, HasAChunkForATokenWithoutText) {
   EXPECT_EQ(events[0]["choices"][0]["finish_reason"], nullptr);
 }
 
-TEST(ChatAnswer, IsCutWhereItsRequestWasCancelled) {
-  const ToyService service;
+TEST_F(ChatAnswer, IsCutWhereItsRequestWasCancelled) {
   const Json body = Whole(service.Chat(""), Bytes("Hel"), Reason::REASON_CANCELLED);
   EXPECT_EQ(body["choices"][0]["message"]["content"], "Hel");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length") << "nobody reads another word";
 }
 
-TEST(ChatAnswer, EndsWithAnErrorWhereItCannotGoOn) {
-  const ToyService service;
+TEST_F(ChatAnswer, EndsWithAnErrorWhereItCannotGoOn) {
   const PreparedCall stream = service.Chat(R"("stream":true,"n":2)"), whole = service.Chat("");
   stream.call->Begin();
   stream.call->Take(0, Then(Text("Hi"), Finished(Reason::REASON_LENGTH)));

@@ -1,18 +1,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/serve/api/toy_service.h"
 
 namespace stagecoach::testing {
 namespace {
 
 using Finish = pb::RequestFinished;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
-TEST(CompletionAnswer, IsTheBodyThatClientsKnow) {
-  const ToyService service;
+using CompletionAnswer = ToyServiceTest;
+
+TEST_F(CompletionAnswer, IsTheBodyThatClientsKnow) {
   const PreparedCall prepared = service.Complete("");
   ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
   EXPECT_EQ(
@@ -23,8 +21,7 @@ TEST(CompletionAnswer, IsTheBodyThatClientsKnow) {
       R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}})");
 }
 
-TEST(CompletionAnswer, IsAStreamOfTheSameObjects) {
-  const ToyService service;
+TEST_F(CompletionAnswer, IsAStreamOfTheSameObjects) {
   const PreparedCall prepared = service.Complete(R"("stream":true)");
   const std::string head = R"(data: {"id":"cmpl-id7","object":"text_completion","created":1700000000,"model":"toy",)"
                            R"("system_fingerprint":"sc-1","choices":[)";
@@ -33,8 +30,7 @@ TEST(CompletionAnswer, IsAStreamOfTheSameObjects) {
                 R"({"index":0,"text":"","finish_reason":"stop","logprobs":null}]})" + "\n\ndata: [DONE]\n\n");
 }
 
-TEST(CompletionAnswer, HasNoControlTokensUnlessAskedForThem) {
-  const ToyService service;
+TEST_F(CompletionAnswer, HasNoControlTokensUnlessAskedForThem) {
   const std::vector<TokenId> tokens = {'a', kImStart, 'b', kImEnd};
   const auto text = [&](const char* fields) {
     return Whole(service.Complete(fields), tokens, Finish::REASON_STOP)["choices"][0]["text"];
@@ -51,8 +47,7 @@ TEST(CompletionAnswer, HasNoControlTokensUnlessAskedForThem) {
   EXPECT_EQ(echo(R"(,"skip_special_tokens":false)"), "H<|im_start|>ia");
 }
 
-TEST(CompletionAnswer, HasAChunkForEveryTokenWhenItComes) {
-  const ToyService service;
+TEST_F(CompletionAnswer, HasAChunkForEveryTokenWhenItComes) {
   const PreparedCall prepared = service.Complete(R"("stream":true,"stop":"xy","logprobs":0)");
   const auto texts = [&](TokenId token) {
     std::vector<std::string> texts;
@@ -69,8 +64,7 @@ TEST(CompletionAnswer, HasAChunkForEveryTokenWhenItComes) {
   EXPECT_THAT(texts(kImEnd), ElementsAre()) << "ends the answer";
 }
 
-TEST(CompletionAnswer, HasLogprobsInFourLists) {
-  const ToyService service;
+TEST_F(CompletionAnswer, HasLogprobsInFourLists) {
   const Json body = Whole(service.Complete(R"("logprobs":2)"), {'a', 0xC3, 0xA9, 'z', kImEnd}, Finish::REASON_STOP);
   const Json& logprobs = body["choices"][0]["logprobs"];
   EXPECT_EQ(body["choices"][0]["text"], "a\xC3\xA9z");
@@ -102,8 +96,7 @@ StreamedText JoinText(const std::vector<Json>& events, int index = 0) {
   return joined;
 }
 
-TEST(CompletionAnswer, IsTheSameAsAStreamAndWholeAndHoweverEventsAreCut) {
-  const ToyService service;
+TEST_F(CompletionAnswer, IsTheSameAsAStreamAndWholeAndHoweverEventsAreCut) {
   struct Script {
     const char* fields;
     std::string text;
@@ -143,8 +136,7 @@ SessionEvent Scores(int32_t start, std::vector<float> logprobs, std::vector<Toke
   return event;
 }
 
-TEST(CompletionAnswer, HoldsTheSampledTokenBesideTheMostProbable) {
-  const ToyService service;
+TEST_F(CompletionAnswer, HoldsTheSampledTokenBesideTheMostProbable) {
   const PreparedCall prepared = service.Complete(R"("logprobs":1)");
   SessionEvent event = Tokens({'a'});
   event.tokens[0].top = {{'b', -0.5f}};
@@ -154,8 +146,7 @@ TEST(CompletionAnswer, HoldsTheSampledTokenBesideTheMostProbable) {
   EXPECT_EQ(body["choices"][0]["logprobs"]["top_logprobs"], Json::array({{{"b", -0.5}, {"a", -0.97}}}));
 }
 
-TEST(CompletionAnswer, PutsThePromptFirst) {
-  const ToyService service;
+TEST_F(CompletionAnswer, PutsThePromptFirst) {
   const PreparedCall prepared = service.Complete(R"("echo":true,"stream":true)");
   EXPECT_EQ(prepared.call->TakeRequests()[0].score_from, -1);
   EXPECT_EQ(JoinText(Events(prepared.call->Begin().bytes)).text, "Hi") << "nothing has to be waited for";
@@ -165,8 +156,7 @@ TEST(CompletionAnswer, PutsThePromptFirst) {
   EXPECT_EQ(body["choices"][0]["text"], "H\xC3\xA9!");
 }
 
-TEST(CompletionAnswer, ScoresThePromptThatItPutsFirst) {
-  const ToyService service;
+TEST_F(CompletionAnswer, ScoresThePromptThatItPutsFirst) {
   const PreparedCall prepared =
       service.Prepare(kCompletionsApi, R"({"prompt":"h\u00e9y","echo":true,"logprobs":1,"stream":true})");
   const GenerationRequest request = prepared.call->TakeRequests()[0];
@@ -203,8 +193,7 @@ Json Scored(const ToyService& service, const std::string& prompt, const std::vec
   return Json::parse(prepared.call->Take(0, Finished(Finish::REASON_SCORED)).bytes);
 }
 
-TEST(CompletionAnswer, OffsetsGoOnBehindTokensThatAreNoTextAndASpaceThatFollowsABrokenCharacter) {
-  const ToyService service;
+TEST_F(CompletionAnswer, OffsetsGoOnBehindTokensThatAreNoTextAndASpaceThatFollowsABrokenCharacter) {
   const Json no_text = Scored(service, "[169,72,255,254,105,33]", {-1, -1, -1, -1, -1})["choices"][0];
   EXPECT_EQ(no_text["text"], "\xEF\xBF\xBDH\xEF\xBF\xBD\xEF\xBF\xBDi!");
   EXPECT_EQ(no_text["logprobs"]["text_offset"], Json({0, 1, 2, 2, 4, 5}));
@@ -213,7 +202,7 @@ TEST(CompletionAnswer, OffsetsGoOnBehindTokensThatAreNoTextAndASpaceThatFollowsA
   EXPECT_EQ(broken["logprobs"]["text_offset"], Json({0, 1, 2, 3}));
 }
 
-TEST(CompletionAnswer, CanScoreAPromptAndNothingElse) {
+TEST_F(CompletionAnswer, CanScoreAPromptAndNothingElse) {
   const Json body = Scored(ToyService(), R"("Hi")", {-1.5});
   EXPECT_EQ(body["choices"][0]["text"], "Hi");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
@@ -222,8 +211,7 @@ TEST(CompletionAnswer, CanScoreAPromptAndNothingElse) {
   EXPECT_EQ(body["usage"]["completion_tokens"], 0);
 }
 
-TEST(CompletionAnswer, HasEachPromptsChoicesTogether) {
-  ToyService service;
+TEST_F(CompletionAnswer, HasEachPromptsChoicesTogether) {
   service.context.max_choices = 4;
   const PreparedCall prepared =
       service.Prepare(kCompletionsApi, R"({"prompt":["a","bc"],"n":2,"seed":9,"stream":true})");
@@ -248,22 +236,19 @@ TEST(CompletionAnswer, HasEachPromptsChoicesTogether) {
 }
 
 // A stop string that is a control token becomes one of the tokens, of which a slice has room for so many.
-TEST(CompletionAnswer, TokensThatEndAnAnswerAreBoundedTogether) {
-  const ToyService service;
-  const auto with = [&service](int ids) {
+TEST_F(CompletionAnswer, TokensThatEndAnAnswerAreBoundedTogether) {
+  const auto with = [this](int ids) {
     std::string list = "17";
     for (int i = 1; i < ids; ++i) absl::StrAppend(&list, ",17");
     return service.Complete(absl::StrCat(R"("stop":"<|im_start|>","stop_token_ids":[)", list, "]"));
   };
   EXPECT_FALSE(with(63).error.has_value());
   const PreparedCall refused = with(64);
-  ASSERT_TRUE(refused.error.has_value());
-  EXPECT_EQ(refused.error->param, "stop");
+  EXPECT_EQ(refused.error.value().param, "stop");
   EXPECT_THAT(refused.error->message, HasSubstr("65 tokens that end an answer, expected at most 64"));
 }
 
-TEST(CompletionAnswer, TellsHowFarThePromptIsAndWhatWasCached) {
-  const ToyService service;
+TEST_F(CompletionAnswer, TellsHowFarThePromptIsAndWhatWasCached) {
   const PreparedCall prepared =
       service.Complete(R"("return_progress":true,"stream":true,"n":2,"stream_options":{"include_usage":true})");
   EXPECT_TRUE(prepared.call->TakeRequests()[0].report_progress);
@@ -287,8 +272,7 @@ TEST(CompletionAnswer, TellsHowFarThePromptIsAndWhatWasCached) {
   }
 }
 
-TEST(CompletionAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
-  const ToyService service;
+TEST_F(CompletionAnswer, GivesEachTokenWithTheChunkThatReleasesItsLastByte) {
   const PreparedCall prepared = service.Complete(R"("logprobs":0,"stream":true,"stop":"zz")");
   prepared.call->Begin();
   std::vector<Json> events = Events(prepared.call->Take(0, Tokens({0xC3})).bytes);
@@ -315,8 +299,7 @@ constexpr char kTimings[] =
     R"({"cache_n":1,"prompt_n":1,"prompt_ms":4.0,"prompt_per_token_ms":4.0,"prompt_per_second":250.0,)"
     R"("predicted_n":5,"predicted_ms":20.0,"predicted_per_token_ms":4.0,"predicted_per_second":250.0})";
 
-TEST(CompletionAnswer, TellsHowLongItTookWhereAsked) {
-  const ToyService service;
+TEST_F(CompletionAnswer, TellsHowLongItTookWhereAsked) {
   for (const char* fields : {R"("timings":true,"n":2)", R"("timings":true,"n":2,"stream":true)",
                              R"("timings":true,"n":2,"stream":true,"stream_options":{"include_usage":true})"}) {
     const PreparedCall prepared = service.Complete(fields);
@@ -339,18 +322,15 @@ TEST(CompletionAnswer, TellsHowLongItTookWhereAsked) {
   }
 }
 
-TEST(CompletionAnswer, HasNumbersForTimesWhereThereIsNothingToDivideBy) {
-  const ToyService service;
+TEST_F(CompletionAnswer, HasNumbersForTimesWhereThereIsNothingToDivideBy) {
   const Json body = Whole(service.Complete(R"("timings":true)"), {}, Finish::REASON_CANCELLED);
   EXPECT_EQ(CompactJson(body["timings"]),
             R"({"cache_n":0,"prompt_n":2,"prompt_ms":0.0,"prompt_per_token_ms":0.0,"prompt_per_second":0.0,)"
             R"("predicted_n":0,"predicted_ms":0.0,"predicted_per_token_ms":0.0,"predicted_per_second":0.0})");
-  const PreparedCall plain = service.Complete("");
-  EXPECT_FALSE(Json::parse(Answer(plain.call.get(), {}, Finish::REASON_CANCELLED)).contains("timings"));
+  EXPECT_FALSE(Json::parse(Answer(service.Complete("").call.get(), {}, Finish::REASON_CANCELLED)).contains("timings"));
 }
 
-TEST(CompletionAnswer, SaysWhyTheEngineRefused) {
-  const ToyService service;
+TEST_F(CompletionAnswer, SaysWhyTheEngineRefused) {
   const PreparedCall prepared = service.Complete("");
   SessionEvent no_room = Finished(Finish::REASON_REJECTED, "no room");
   no_room.finished->set_code(Finish::CODE_NO_ROOM);

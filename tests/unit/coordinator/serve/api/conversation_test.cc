@@ -2,15 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/serve/api/model_bodies.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/serve/api/toy_service.h"
 
 namespace stagecoach::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 Json MessagesOf(const std::string& json) {
   const absl::StatusOr<Json> messages = ReadMessages(Json::parse(json));
@@ -107,12 +103,11 @@ TEST(ChatMessages, AreRefusedAtTheirPlace) {
 TEST(ChatMessages, AreBounded) {
   const Json message = {{"role", "user"}, {"content", "x"}};
   EXPECT_TRUE(ReadMessages(Json(std::vector<Json>(kMostMessages, message))).ok());
-  EXPECT_THAT(std::string(ReadMessages(Json(std::vector<Json>(kMostMessages + 1, message))).status().message()),
+  EXPECT_THAT(ReadMessages(Json(std::vector<Json>(kMostMessages + 1, message))).status().message(),
               HasSubstr("has 4097 messages, expected at most 4096"));
   const Json part = {{"type", "text"}, {"text", "x"}};
   const auto with_parts = [&](size_t parts) {
-    Json messages = Json::array({{{"role", "user"}, {"content", std::vector<Json>(parts, part)}}});
-    return ReadMessages(messages).ok();
+    return ReadMessages(Json::array({{{"role", "user"}, {"content", std::vector<Json>(parts, part)}}})).ok();
   };
   EXPECT_TRUE(with_parts(kMostParts));
   EXPECT_FALSE(with_parts(kMostParts + 1));
@@ -204,8 +199,9 @@ TEST(ChatTools, AreRefusedAtTheirPlace) {
   EXPECT_FALSE(ToolsOf(R"("tools":[{"type":"x","a":")" + std::string(kMostToolBytes, 'a') + "\"}]").ok());
 }
 
-TEST(Conversation, IsGivenToTheModelAsItsTemplateWritesIt) {
-  const ToyService service;
+using Conversation = ToyServiceTest;
+
+TEST_F(Conversation, IsGivenToTheModelAsItsTemplateWritesIt) {
   EXPECT_EQ(service.Chat("").call->TakeRequests()[0].prompt,
             service.tokenizer->Encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", true, true));
   const PreparedCall continued = service.Prepare(
@@ -215,15 +211,13 @@ TEST(Conversation, IsGivenToTheModelAsItsTemplateWritesIt) {
             service.tokenizer->Encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHel", true, true));
 }
 
-TEST(Conversation, NeverMakesControlTokensOfWhatIsSaid) {
-  const ToyService service;
+TEST_F(Conversation, NeverMakesControlTokensOfWhatIsSaid) {
   const PreparedCall prepared = service.Prepare(kChatApi, R"({"messages":[{"role":"user","content":"<|im_end|>"}]})");
   const std::vector<TokenId> prompt = prepared.call->TakeRequests()[0].prompt;
   EXPECT_EQ(std::count(prompt.begin(), prompt.end(), kImEnd), 1);
 }
 
-TEST(Conversation, HasAnErrorOfItsOwnForEachThingATemplateSays) {
-  ToyService service;
+TEST_F(Conversation, HasAnErrorOfItsOwnForEachThingATemplateSays) {
   // chatml knows no tools.
   const PreparedCall tools = service.Chat(kTwoTools);
   EXPECT_EQ(tools.error->code, "template_error");
@@ -234,10 +228,9 @@ TEST(Conversation, HasAnErrorOfItsOwnForEachThingATemplateSays) {
   EXPECT_EQ(service.Chat("").error->code, "chat_template_unusable");
 }
 
-TEST(Conversation, SaysThatItsTemplateHasNoPlaceForTools) {
-  ToyService service;
+TEST_F(Conversation, SaysThatItsTemplateHasNoPlaceForTools) {
   service.context.context_tokens = 0;
-  const auto ignored_with = [&service](const std::string& source) {
+  const auto ignored_with = [this](const std::string& source) {
     const ChatFormat chat({.given = ChatTemplateSource{"given", source}, .built_in = ""}, GgufMetadata(),
                           service.tokenizer.get());
     service.model.chat = &chat;
@@ -250,8 +243,9 @@ TEST(Conversation, SaysThatItsTemplateHasNoPlaceForTools) {
   EXPECT_THAT(ignored_with("{% if tools %}{{ tools | tojson }}{% endif %}" + messages), ElementsAre());
 }
 
-TEST(ModelBodies, ListTheModel) {
-  ToyService service;
+using ModelBodies = ToyServiceTest;
+
+TEST_F(ModelBodies, ListTheModel) {
   service.model.names = {"toy", "alias"};
   const Json list = Json::parse(ModelsBody(service.model, 100, false));
   EXPECT_EQ(list["object"], "list");
@@ -269,8 +263,7 @@ TEST(ModelBodies, ListTheModel) {
   EXPECT_EQ(ModelBody(service.model, 100, "other", false).error->status, 404);
 }
 
-TEST(ModelBodies, TokenizeInThreeForms) {
-  const ToyService service;
+TEST_F(ModelBodies, TokenizeInThreeForms) {
   EXPECT_EQ(TokenizeBody(R"({"prompt":"hello!","return_token_strs":true})", service.model, service.context).body,
             R"({"tokens":[259,33],"count":2,"max_model_len":100,"token_strs":["hello","!"]})");
   EXPECT_EQ(TokenizeBody(R"({"prompt":"<|im_end|>","add_special_tokens":false})", service.model, service.context).body,
@@ -290,8 +283,7 @@ TEST(ModelBodies, TokenizeInThreeForms) {
 }
 
 // As lm-evaluation-harness asks for them.
-TEST(ModelBodies, TellWhatARemoteTokenizerHasToKnow) {
-  const ToyService service;
+TEST_F(ModelBodies, TellWhatARemoteTokenizerHasToKnow) {
   const Json info = Json::parse(TokenizerInfoBody(service.model));
   EXPECT_EQ(info["eos_token"], "<|im_end|>");
   EXPECT_EQ(info["bos_token"], nullptr);
@@ -302,8 +294,7 @@ TEST(ModelBodies, TellWhatARemoteTokenizerHasToKnow) {
   EXPECT_EQ(Json::parse(TokenizerInfoBody(mute))["chat_template"], nullptr);
 }
 
-TEST(ModelBodies, RefuseWhatTakesTooMuch) {
-  const ToyService service;
+TEST_F(ModelBodies, RefuseWhatTakesTooMuch) {
   const auto refusal = [](const BodyAnswer& answer) {
     return answer.error.has_value() ? absl::StrCat(answer.error->code, ": ", answer.error->message) : "none";
   };
@@ -326,8 +317,7 @@ TEST(ModelBodies, RefuseWhatTakesTooMuch) {
               HasSubstr("has 262145 token ids, expected at most 262144"));
 }
 
-TEST(ModelBodies, DetokenizeAndRender) {
-  const ToyService service;
+TEST_F(ModelBodies, DetokenizeAndRender) {
   EXPECT_EQ(DetokenizeBody(R"({"tokens":[259,261,33]})", service.model).body,
             R"({"prompt":"hello<|im_end|>!","content":"hello<|im_end|>!"})");
   EXPECT_EQ(DetokenizeBody(R"({"tokens":[264]})", service.model).error->param, "tokens");

@@ -1,30 +1,24 @@
-#include <cmath>
 #include <limits>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/step/sampling_limits.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "common/step/sampling.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/serve/api/toy_service.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
 namespace stagecoach::testing {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Pair;
-
 GenerationRequest RequestOf(const PreparedCall& prepared) {
   EXPECT_FALSE(prepared.error.has_value()) << prepared.error->message;
   return prepared.error.has_value() ? GenerationRequest() : prepared.call->TakeRequests().front();
 }
 
-TEST(Fields, AreReadInBothApis) {
-  const ToyService service;
+using Fields = ToyServiceTest;
+
+TEST_F(Fields, AreReadInBothApis) {
   const std::string fields =
       R"("model":"anything","temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"presence_penalty":0.25,)"
       R"("frequency_penalty":-0.5,"repetition_penalty":1.25,"repeat_last_n":-1,"seed":5,"stop":["\n","END"],)"
@@ -169,8 +163,7 @@ void CheckFields(const ToyService& service, const std::vector<FieldCase>& cases,
       EXPECT_EQ(prepared.error->type, "invalid_request_error");
       EXPECT_THAT(prepared.error->message, HasSubstr(message)) << field.field << ": " << value;
       EXPECT_THAT(prepared.error->message, HasSubstr(field.field)) << "the field is named";
-      ASSERT_TRUE(prepared.error->param.has_value()) << field.field;
-      EXPECT_THAT(*prepared.error->param, HasSubstr(field.field));
+      EXPECT_THAT(prepared.error->param.value(), HasSubstr(field.field));
     }
   }
 }
@@ -181,7 +174,7 @@ ToyService WithFourChoices() {
   return service;
 }
 
-TEST(Fields, OfPromptsAreCheckedOneByOne) {
+TEST_F(Fields, OfPromptsAreCheckedOneByOne) {
   const ToyService service = WithFourChoices();
   CheckFields(service, CommonFields(), &ToyService::Complete);
   CheckFields(service,
@@ -192,7 +185,7 @@ TEST(Fields, OfPromptsAreCheckedOneByOne) {
               &ToyService::Complete);
 }
 
-TEST(Fields, AnEchoedPromptHasARangeOfLogprobsOfItsOwn) {
+TEST_F(Fields, AnEchoedPromptHasARangeOfLogprobsOfItsOwn) {
   ToyService service = WithFourChoices();
   const auto error = [&service](const std::string& fields) {
     const PreparedCall prepared = service.Complete(R"("echo":true,)" + fields);
@@ -221,7 +214,7 @@ TEST(Fields, AnEchoedPromptHasARangeOfLogprobsOfItsOwn) {
   EXPECT_THAT(asked(R"("n":1025})").error->message, HasSubstr("puts 67174400 bytes before the answers"));
 }
 
-TEST(Fields, OfConversationsAreCheckedOneByOne) {
+TEST_F(Fields, OfConversationsAreCheckedOneByOne) {
   const ToyService service = WithFourChoices();
   CheckFields(service, CommonFields(), &ToyService::Chat);
   CheckFields(
@@ -240,7 +233,7 @@ TEST(Fields, OfConversationsAreCheckedOneByOne) {
       &ToyService::Chat);
 }
 
-TEST(Fields, ThatAreCountsAreTakenHoweverClientsWriteAnInteger) {
+TEST_F(Fields, ThatAreCountsAreTakenHoweverClientsWriteAnInteger) {
   const ToyService service = WithFourChoices();
   for (const bool chat : {false, true}) {
     const auto prepare = [&](const std::string& field, const std::string& value) {
@@ -260,8 +253,7 @@ TEST(Fields, ThatAreCountsAreTakenHoweverClientsWriteAnInteger) {
       if (from_zero) wrongs.insert(wrongs.end(), {"-0", "-0.0", "-0e5"});
       for (const std::string& value : wrongs) {
         const PreparedCall prepared = prepare(field, value);
-        ASSERT_TRUE(prepared.error.has_value()) << field << ": " << value;
-        EXPECT_EQ(prepared.error->status, 400);
+        EXPECT_EQ(prepared.error.value().status, 400) << field << ": " << value;
         EXPECT_EQ(prepared.error->param, field) << value;
         EXPECT_THAT(prepared.error->message, HasSubstr(absl::StrCat("'", field, "': "))) << value;
       }
@@ -275,8 +267,7 @@ TEST(Fields, ThatAreCountsAreTakenHoweverClientsWriteAnInteger) {
   EXPECT_EQ(service.Complete(R"("max_tokens":2.5)").error->message, "'max_tokens': expected an integer, found 2.5");
 }
 
-TEST(Fields, OutsideOfWhatAnyNumberCanBeAreNamedToo) {
-  const ToyService service;
+TEST_F(Fields, OutsideOfWhatAnyNumberCanBeAreNamedToo) {
   for (const char* field : {"max_tokens", "temperature"}) {
     const PreparedCall prepared = service.Complete(absl::StrCat("\"a\":{\"b\":1},\"", field, "\":1e400"));
     EXPECT_EQ(prepared.error->code, "invalid_json");
@@ -284,8 +275,7 @@ TEST(Fields, OutsideOfWhatAnyNumberCanBeAreNamedToo) {
   }
 }
 
-TEST(Fields, ThatAreNoCountsTakeIntegersOfEveryFormToo) {
-  const ToyService service;
+TEST_F(Fields, ThatAreNoCountsTakeIntegersOfEveryFormToo) {
   EXPECT_EQ(RequestOf(service.Complete(R"("seed":7.0)")).sampling.seed, 7u);
   EXPECT_EQ(RequestOf(service.Complete(R"("seed":-0.0)")).sampling.seed, 0u);
   EXPECT_EQ(RequestOf(service.Complete(R"("seed":-1.0)")).sampling.seed, 11u) << "the drawn one";
@@ -300,8 +290,7 @@ TEST(Fields, ThatAreNoCountsTakeIntegersOfEveryFormToo) {
   EXPECT_EQ(service.Prepare(kCompletionsApi, R"({"prompt":[-0]})").error->param, "prompt");
 }
 
-TEST(Fields, HaveTheServersDefaults) {
-  ToyService service;
+TEST_F(Fields, HaveTheServersDefaults) {
   service.model.sampling.temperature = 0.7f;
   service.model.sampling.top_k = 20;
   const GenerationRequest completion = RequestOf(service.Complete(R"("temperature":null)"));
@@ -313,12 +302,10 @@ TEST(Fields, HaveTheServersDefaults) {
   EXPECT_EQ(RequestOf(service.Complete(R"("top_k":-1)")).sampling.top_k, 0) << "off";
   EXPECT_EQ(RequestOf(service.Complete(R"("seed":-1)")).sampling.seed, 11u);
   EXPECT_EQ(RequestOf(service.Complete(R"("seed":-2)")).sampling.seed, 18446744073709551614u);
-  const GenerationRequest chat = RequestOf(service.Chat(""));
-  EXPECT_EQ(chat.max_new_tokens, 100 - 21) << "the room left";
+  EXPECT_EQ(RequestOf(service.Chat("")).max_new_tokens, 100 - 21) << "the room left";
 }
 
-TEST(Fields, CutTheAnswerToTheRoomThatIsThere) {
-  ToyService service;
+TEST_F(Fields, CutTheAnswerToTheRoomThatIsThere) {
   EXPECT_EQ(RequestOf(service.Chat(R"("max_tokens":32000)")).max_new_tokens, 79);
   EXPECT_EQ(RequestOf(service.Chat(R"("max_tokens":50,"max_completion_tokens":9)")).max_new_tokens, 9);
   EXPECT_EQ(RequestOf(service.Complete(R"("max_tokens":32000)")).max_new_tokens, 98);
@@ -326,8 +313,7 @@ TEST(Fields, CutTheAnswerToTheRoomThatIsThere) {
   EXPECT_EQ(RequestOf(service.Complete(R"("max_tokens":32000)")).max_new_tokens, 32000) << "the engine judges";
 }
 
-TEST(Fields, HoldTheEndBackForSoManyTokens) {
-  const ToyService service;
+TEST_F(Fields, HoldTheEndBackForSoManyTokens) {
   EXPECT_EQ(RequestOf(service.Complete(R"("min_tokens":5)")).min_new_tokens, 5);
   EXPECT_EQ(RequestOf(service.Chat(R"("min_tokens":500)")).min_new_tokens, 79) << "no more than there is room for";
   EXPECT_THAT(service.Complete(R"("min_tokens":6,"max_tokens":5)").error->message,
@@ -335,26 +321,22 @@ TEST(Fields, HoldTheEndBackForSoManyTokens) {
   EXPECT_EQ(RequestOf(service.Complete(R"("cache_salt":"mine")")).cache_salt, "mine");
 }
 
-TEST(Fields, SayHowMuchTooLongAPromptIs) {
-  ToyService service;
+TEST_F(Fields, SayHowMuchTooLongAPromptIs) {
   service.context.context_tokens = 21;
   const PreparedCall chat = service.Chat("");
-  ASSERT_TRUE(chat.error.has_value()) << "a prompt as long as the context leaves no room";
-  EXPECT_EQ(chat.error->code, "context_length_exceeded");
+  EXPECT_EQ(chat.error.value().code, "context_length_exceeded") << "a prompt as long as the context leaves no room";
   EXPECT_EQ(chat.error->message, "prompt is too long: 21 tokens > 20 maximum");
   service.context.context_tokens = 2;
   EXPECT_EQ(service.Complete("").error->message, "prompt is too long: 2 tokens > 1 maximum");
   EXPECT_FALSE(service.Complete(R"("echo":true,"max_tokens":0)").error.has_value()) << "nothing follows";
 }
 
-TEST(Fields, SayThatAPromptIsFarTooLongWithoutCountingAllOfIt) {
-  ToyService service;
+TEST_F(Fields, SayThatAPromptIsFarTooLongWithoutCountingAllOfIt) {
   const std::string text(size_t{1} << 20, 'a');
   for (const PreparedCall& prepared :
        {service.Prepare(kChatApi, absl::StrCat(R"({"messages":[{"role":"user","content":")", text, R"("}]})")),
         service.Prepare(kCompletionsApi, absl::StrCat(R"({"prompt":["Hi",")", text, R"("]})"))}) {
-    ASSERT_TRUE(prepared.error.has_value());
-    EXPECT_EQ(prepared.error->code, "context_length_exceeded");
+    EXPECT_EQ(prepared.error.value().code, "context_length_exceeded");
     EXPECT_EQ(prepared.error->message, "prompt is too long: 199 tokens > 99 maximum, and more that were not counted");
   }
   const std::string twice(198, 'a');
@@ -364,9 +346,8 @@ TEST(Fields, SayThatAPromptIsFarTooLongWithoutCountingAllOfIt) {
   EXPECT_FALSE(service.Prepare(kCompletionsApi, absl::StrCat(R"({"prompt":")", twice, R"("})")).error.has_value());
 }
 
-TEST(Fields, PutNobodyBeforeTheClassOfItsKey) {
-  ToyService service;
-  const auto priority_of = [&service](const std::string& fields) {
+TEST_F(Fields, PutNobodyBeforeTheClassOfItsKey) {
+  const auto priority_of = [this](const std::string& fields) {
     return static_cast<int>(RequestOf(service.Complete(fields)).priority_class);
   };
   EXPECT_EQ(priority_of(""), 1);
@@ -382,16 +363,14 @@ TEST(Fields, PutNobodyBeforeTheClassOfItsKey) {
   EXPECT_EQ(priority_of(R"("priority":1)"), 1);
 }
 
-TEST(Fields, OfOneMeaningAreNotBothTaken) {
-  const ToyService service;
+TEST_F(Fields, OfOneMeaningAreNotBothTaken) {
   EXPECT_THAT(service.Complete(R"("repeat_penalty":1,"repetition_penalty":1)").error->message,
               HasSubstr("is the same as 'repetition_penalty'"));
   EXPECT_THAT(service.Complete(R"("response_format":{"type":"text"},"grammar":"x")").error->message,
               HasSubstr("expected one of"));
 }
 
-TEST(Fields, ThatCannotBeHonouredAreCalledSo) {
-  const ToyService service;
+TEST_F(Fields, ThatCannotBeHonouredAreCalledSo) {
   for (const char* fields :
        {R"("min_p":0,"suffix":"x")", R"("best_of":2)", R"("response_format":{"type":"json_object"})"}) {
     EXPECT_EQ(service.Complete(fields).error->code, "unsupported_parameter") << fields;
@@ -401,8 +380,7 @@ TEST(Fields, ThatCannotBeHonouredAreCalledSo) {
   EXPECT_EQ(service.Prepare(kChatApi, "{}").error->param, "messages");
 }
 
-TEST(Fields, ThatNobodyKnowsAreIgnoredAndNamed) {
-  const ToyService service;
+TEST_F(Fields, ThatNobodyKnowsAreIgnoredAndNamed) {
   const PreparedCall prepared = service.Complete(
       R"("user":"u","metadata":{},"store":true,"verbosity":"low","new_thing":1,"nothing":null,"priority":1,"a":[],)"
       R"("suffix":"","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true,"x":null})");
@@ -414,8 +392,7 @@ TEST(Fields, ThatNobodyKnowsAreIgnoredAndNamed) {
   EXPECT_LE(IgnoredHeader(std::vector<std::string>(500, "a_name")).size(), 1024u);
 }
 
-TEST(Fields, NameTheModelsThatAreServed) {
-  ToyService service;
+TEST_F(Fields, NameTheModelsThatAreServed) {
   service.model.names = {"first", "second"};
   EXPECT_THAT(Answer(service.Complete(R"("model":"other")").call.get(), {}, pb::RequestFinished::REASON_LENGTH),
               HasSubstr(R"("model":"first")"));
@@ -429,15 +406,10 @@ TEST(Fields, NameTheModelsThatAreServed) {
   EXPECT_FALSE(service.Complete("").error.has_value());
 }
 
-TEST(Fields, MakeTheEndImpossibleWhereItIsIgnored) {
-  const ToyService service;
+TEST_F(Fields, MakeTheEndImpossibleWhereItIsIgnoredAndLeaveRoomForThat) {
   const GenerationRequest request = RequestOf(service.Complete(R"("ignore_eos":true)"));
   EXPECT_THAT(request.sampling.logit_bias, ElementsAre(Pair(kImEnd, -std::numeric_limits<float>::infinity())));
   EXPECT_THAT(request.stop_tokens, ElementsAre());
-}
-
-TEST(Fields, LeaveRoomAmongTheBiasesForTheEndThatIsIgnored) {
-  ToyService service;
   service.model.vocab = 2000;
   std::string biases;
   for (int i = 0; i < kMaxLogitBias; ++i) absl::StrAppend(&biases, i > 0 ? "," : "", "\"", i, "\":1");
@@ -446,8 +418,7 @@ TEST(Fields, LeaveRoomAmongTheBiasesForTheEndThatIsIgnored) {
               HasSubstr("expected at most 1023"));
 }
 
-TEST(Fields, TakePromptsOfEveryKind) {
-  const ToyService service;
+TEST_F(Fields, TakePromptsOfEveryKind) {
   struct {
     const char* prompt;
     size_t requests;
@@ -460,16 +431,14 @@ TEST(Fields, TakePromptsOfEveryKind) {
   for (const char* prompt : {R"("")", "[]", "[[]]", R"(["a",1])", R"([1,"a"])", R"(["a",[1]])", "[264]", "[-1]", "5",
                              "{}", "true", "[[1.5]]", R"(["a",""])", "[null]"}) {
     const PreparedCall prepared = service.Prepare(kCompletionsApi, absl::StrCat("{\"prompt\":", prompt, "}"));
-    ASSERT_TRUE(prepared.error.has_value()) << prompt;
-    EXPECT_EQ(prepared.error->param, "prompt") << prompt;
+    EXPECT_EQ(prepared.error.value().param, "prompt") << prompt;
   }
 }
 
-TEST(Fields, BoundHowManyPromptsThereAre) {
-  ToyService service;
+TEST_F(Fields, BoundHowManyPromptsThereAre) {
   service.context.max_requests = 6;
   service.context.max_choices = 2;
-  const auto prompts = [&service](int count, int n) {
+  const auto prompts = [this](int count, int n) {
     return service.Prepare(kCompletionsApi, CompactJson({{"prompt", std::vector<std::string>(count, "a")}, {"n", n}}));
   };
   EXPECT_FALSE(prompts(6, 1).error.has_value());
@@ -478,8 +447,7 @@ TEST(Fields, BoundHowManyPromptsThereAre) {
   EXPECT_TRUE(prompts(4, 2).error.has_value());
 }
 
-TEST(Fields, MakeControlTokensOfAPromptUnlessToldNotTo) {
-  const ToyService service;
+TEST_F(Fields, MakeControlTokensOfAPromptUnlessToldNotTo) {
   const char kBody[] = R"({"prompt":"<|im_end|>"%s})";
   const auto prompt = [&](const char* more) {
     return RequestOf(service.Prepare(kCompletionsApi, absl::StrFormat(kBody, more))).prompt;
@@ -493,13 +461,12 @@ TEST(Fields, MakeControlTokensOfAPromptUnlessToldNotTo) {
   EXPECT_EQ(RequestOf(service.Prepare(kChatApi, absl::StrFormat(kSays, "<|im_end|>"))).prompt.size(), letters);
 }
 
-TEST(Fields, MakeNoSecondBosTokenWhereAPromptBeginsWithOne) {
+TEST_F(Fields, MakeNoSecondBosTokenWhereAPromptBeginsWithOne) {
   ToyVocabulary toy = ToyBytePairs();
   const TokenId bos = toy.Add("<s>", 3);
   GgufWriter writer = toy.File("gpt2", "qwen2");
   writer.Set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(bos));
   writer.Set("tokenizer.ggml.add_bos_token", true);
-  ToyService service;
   const std::unique_ptr<Tokenizer> tokenizer = OpenOrDie(writer);
   service.model.tokenizer = tokenizer.get();
   const auto prompt = [&](const char* text, const char* more) {
@@ -512,8 +479,7 @@ TEST(Fields, MakeNoSecondBosTokenWhereAPromptBeginsWithOne) {
 }
 
 // Clients send the ends of messages in every spelling; where one is a token it never becomes text.
-TEST(Fields, TakeAStopStringThatIsAControlTokenForThatToken) {
-  const ToyService service;
+TEST_F(Fields, TakeAStopStringThatIsAControlTokenForThatToken) {
   const std::vector<TokenId> ends = RequestOf(service.Complete("")).stop_tokens;
   std::vector<TokenId> more = ends;
   more.push_back(kImStart);
@@ -521,24 +487,20 @@ TEST(Fields, TakeAStopStringThatIsAControlTokenForThatToken) {
   EXPECT_EQ(RequestOf(service.Complete(R"("stop":["<|im_start|>"],"skip_special_tokens":false)")).stop_tokens, ends);
 }
 
-TEST(Fields, AreNotReadOfWhatIsNoObject) {
-  const ToyService service;
+TEST_F(Fields, AreNotReadOfWhatIsNoObject) {
   for (const char* body :
        {"", "[]", "7", "{", R"({"prompt":"a","prompt":"b"})", R"({"prompt":"a"} x)", "{\"prompt\":\"\xff\"}"}) {
-    const PreparedCall prepared = service.Prepare(kCompletionsApi, body);
-    ASSERT_TRUE(prepared.error.has_value()) << body;
-    EXPECT_EQ(prepared.error->code, "invalid_json") << body;
+    EXPECT_EQ(service.Prepare(kCompletionsApi, body).error.value().code, "invalid_json") << body;
   }
 }
 
-TEST(Fields, TellHowLongTheAnswerMayTake) {
-  const ToyService service;
+TEST_F(Fields, TellHowLongTheAnswerMayTake) {
   EXPECT_EQ(service.Complete(R"("timeout_s":1.5)").call->timeout(), absl::Seconds(1.5));
   EXPECT_EQ(service.Complete("").call->timeout(), std::nullopt);
 }
 
 // Bodies that were right, with bytes changed, cut, doubled: whatever comes of it, it is an answer or an error.
-TEST(Fields, SurviveWhateverABodyIs) {
+TEST_F(Fields, SurviveWhateverABodyIs) {
   ToyService service = WithFourChoices();
   const std::vector<std::pair<const ApiDialect*, std::string>> bodies = {
       {&kChatApi,

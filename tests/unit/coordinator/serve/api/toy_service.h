@@ -13,6 +13,7 @@
 #include "coordinator/serve/api/served_model.h"
 #include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/tokenizer.h"
+#include "gtest/gtest.h"
 
 namespace stagecoach::testing {
 
@@ -33,6 +34,10 @@ struct ToyService {
   std::unique_ptr<ChatFormat> chat;  // chatml
   ServedModel model;                 // "toy"; everything else by default
   CallContext context;               // "id7" at 1700000000, room for 100 tokens, the drawn seed 11
+};
+
+struct ToyServiceTest : ::testing::Test {
+  ToyService service;
 };
 
 // A token a byte.

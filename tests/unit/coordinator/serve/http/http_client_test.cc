@@ -4,32 +4,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/serve/http/served.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
 TEST(HttpUrl, IsReadOrRefusedWithItsReason) {
-  const auto url = ParseHttpUrl("http://gpu-1.example:8080/prefix/");
-  ASSERT_TRUE(url.ok()) << url.status();
-  EXPECT_EQ(url->host, "gpu-1.example");
-  EXPECT_EQ(url->port, 8080);
-  EXPECT_EQ(url->path, "/prefix");
+  const auto url = ParseHttpUrl("http://gpu-1.example:8080/prefix/").value();
+  EXPECT_EQ(url.host, "gpu-1.example");
+  EXPECT_EQ(url.port, 8080);
+  EXPECT_EQ(url.path, "/prefix");
   EXPECT_EQ(ParseHttpUrl("http://[::1]:81")->host, "::1");
   EXPECT_EQ(ParseHttpUrl("http://[::1]")->port, 80);
   EXPECT_EQ(ParseHttpUrl("HTTP://h")->path, "");
-  EXPECT_THAT(std::string(ParseHttpUrl("https://h").status().message()), HasSubstr("use a proxy"));
+  EXPECT_THAT(ParseHttpUrl("https://h").status().message(), HasSubstr("use a proxy"));
   for (const char* wrong : {"", "h:80", "ftp://h", "http://", "http://:80", "http://h:", "http://h:0", "http://h:65536",
                             "http://h:x", "http://a b", "http://u@h", "http://[::1", "http://h?x", "http://h#x"}) {
     EXPECT_EQ(ParseHttpUrl(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
@@ -82,8 +74,9 @@ TEST(SseReader, RefusesAnEventWithoutAnEnd) {
   }
 }
 
-TEST(HttpClient, HandsOverAStreamAsItArrives) {
-  Served served;
+using HttpClientTest = ServedTest;
+
+TEST_F(HttpClientTest, HandsOverAStreamAsItArrives) {
   std::vector<std::string> events;
   std::vector<int64_t> times;
   std::thread writer([&] {
@@ -117,30 +110,25 @@ TEST(HttpClient, HandsOverAStreamAsItArrives) {
   EXPECT_EQ(served.Counters().accepted, 1);
 }
 
-TEST(HttpClient, StopsWhenItsCallerHasEnough) {
-  Served served;
+TEST_F(HttpClientTest, StopsWhenItsCallerHasEnough) {
   HttpCall call{"GET", "/stream"};
   call.on_body = [](absl::string_view, int64_t) { return false; };
-  const auto reply = served.Client().Call(call);
-  ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_FALSE(reply->complete);
+  EXPECT_FALSE(served.Client().Call(call).value().complete);
   EXPECT_TRUE(ComesTrue([&] { return served.handler.closed == 1; }));
 }
 
-TEST(HttpClient, CollectsTheBodyOfAnErrorAlthoughAStreamWasWanted) {
-  Served served;
+TEST_F(HttpClientTest, CollectsTheBodyOfAnErrorAlthoughAStreamWasWanted) {
   HttpCall call{"GET", "/nowhere"};
   call.on_body = [](absl::string_view, int64_t) {
     ADD_FAILURE();
     return true;
   };
-  const auto reply = served.Client().Call(call);
-  ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_EQ(reply->status, 404);
-  EXPECT_EQ(reply->body, "not here");
+  const auto reply = served.Client().Call(call).value();
+  EXPECT_EQ(reply.status, 404);
+  EXPECT_EQ(reply.body, "not here");
 }
 
-TEST(HttpClient, ConnectsAgainWhereTheServerClosedAnIdleConnection) {
+TEST_F(HttpClientTest, ConnectsAgainWhereTheServerClosedAnIdleConnection) {
   Served served([](HttpLimits& limits) { limits.idle_time = absl::Milliseconds(50); });
   HttpClient client = served.Client();
   ASSERT_TRUE(client.Call({"GET", "/hello"}).ok());
@@ -148,17 +136,16 @@ TEST(HttpClient, ConnectsAgainWhereTheServerClosedAnIdleConnection) {
   EXPECT_TRUE(client.Call({"GET", "/hello"}).ok());
 }
 
-TEST(HttpClient, SaysWhyThereIsNoAnswer) {
+TEST_F(HttpClientTest, SaysWhyThereIsNoAnswer) {
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
-  Served served;
   HttpClientOptions options;
   options.silence_timeout = absl::Milliseconds(50);
   const HttpUrl url{"127.0.0.1", served.server->port(), ""};
   const HttpCall wait{"GET", "/wait"};
   const auto late = HttpClient(url, options).Call(wait);
   EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(late.status().message()), HasSubstr(absl::StrCat("http://127.0.0.1:", url.port, ": ")));
+  EXPECT_THAT(late.status().message(), HasSubstr(absl::StrCat("http://127.0.0.1:", url.port, ": ")));
   options.silence_timeout = absl::Seconds(20);
   options.cancel_descriptor = pipe_ends[0];
   ASSERT_EQ(write(pipe_ends[1], "x", 1), 1);
@@ -169,9 +156,8 @@ TEST(HttpClient, SaysWhyThereIsNoAnswer) {
   EXPECT_TRUE(HttpClient(url, options).Call({"GET", "/big/1000"}).ok());
   const int port = url.port;
   served.server->Stop(absl::ZeroDuration());
-  const auto refused = HttpClient({"127.0.0.1", port, ""}, {}).Call({"GET", "/hello"});
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("cannot connect"));
+  EXPECT_THAT(HttpClient({"127.0.0.1", port, ""}, {}).Call({"GET", "/hello"}).status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("cannot connect")));
   EXPECT_EQ(HttpClient({"no such host", 80, ""}, {}).Call({"GET", "/"}).status().code(),
             absl::StatusCode::kUnavailable);
   close(pipe_ends[0]);
@@ -209,7 +195,7 @@ absl::StatusOr<HttpReply> ReplyTo(const std::string& bytes) {
   return reply;
 }
 
-TEST(HttpClient, TakesNoAnswerFromWhatFollowsAnotherOnAConnectionThatIsKept) {
+TEST_F(HttpClientTest, TakesNoAnswerFromWhatFollowsAnotherOnAConnectionThatIsKept) {
   using Pieces = std::vector<std::string>;
   const std::string answer = "HTTP/1.1 204 No Content\r\n\r\n",
                     more = "HTTP/1.1 500 Wrong\r\nContent-Length: 0\r\n\r\n";
@@ -244,7 +230,7 @@ TEST(HttpClient, TakesNoAnswerFromWhatFollowsAnotherOnAConnectionThatIsKept) {
   }
 }
 
-TEST(HttpClient, TakesEveryFramingOfAnAnswerAndNoHalfOne) {
+TEST_F(HttpClientTest, TakesEveryFramingOfAnAnswerAndNoHalfOne) {
   EXPECT_EQ(ReplyTo("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")->body, "hi");
   EXPECT_EQ(ReplyTo("HTTP/1.0 200 OK\r\n\r\nuntil it closes")->body, "until it closes");
   EXPECT_EQ(
@@ -261,8 +247,7 @@ TEST(HttpClient, TakesEveryFramingOfAnAnswerAndNoHalfOne) {
   EXPECT_EQ(code(std::string(100000, 'x')), absl::StatusCode::kDataLoss);
 }
 
-TEST(HttpClient, WorksInManyThreadsAtOnce) {
-  Served served;
+TEST_F(HttpClientTest, WorksInManyThreadsAtOnce) {
   std::vector<std::thread> threads;
   std::atomic<int> good = 0;
   for (int t = 0; t < 16; ++t) {

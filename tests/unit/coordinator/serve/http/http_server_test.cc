@@ -1,56 +1,48 @@
 #include "coordinator/serve/http/http_server.h"
 
-#include <string>
+#include <algorithm>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/host/host_info.h"
 #include "coordinator/serve/http/http_client.h"
 #include "coordinator/serve/http/http_request.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/unit/coordinator/serve/http/served.h"
 
 namespace stagecoach {
 namespace {
 
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
+using HttpServerTest = ServedTest;
 
-TEST(HttpServer, AnswersWithItsHeadersAndKeepsTheConnection) {
-  Served served;
+TEST_F(HttpServerTest, AnswersWithItsHeadersAndKeepsTheConnection) {
   HttpClient client = served.Client();
-  const auto reply = client.Call({"GET", "/hello"});
-  ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_EQ(reply->status, 200);
-  EXPECT_EQ(reply->body, "hello");
-  EXPECT_EQ(FindHeader(reply->headers, "content-type"), "text/plain");
-  EXPECT_EQ(FindHeader(reply->headers, "x-content-type-options"), "nosniff");
-  EXPECT_EQ(FindHeader(reply->headers, "x-request-id"), FindHeader(reply->headers, "request-id"));
-  EXPECT_NE(FindHeader(reply->headers, "x-request-id"), "");
+  const auto reply = client.Call({"GET", "/hello"}).value();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body, "hello");
+  EXPECT_EQ(FindHeader(reply.headers, "content-type"), "text/plain");
+  EXPECT_EQ(FindHeader(reply.headers, "x-content-type-options"), "nosniff");
+  EXPECT_EQ(FindHeader(reply.headers, "x-request-id"), FindHeader(reply.headers, "request-id"));
+  EXPECT_NE(FindHeader(reply.headers, "x-request-id"), "");
   ASSERT_TRUE(client.Call({"GET", "/hello"}).ok());
   EXPECT_EQ(served.Counters().accepted, 1);
 }
 
-TEST(HttpServer, TakesTheClientsRequestIdWhereItIsHarmless) {
-  Served served;
+TEST_F(HttpServerTest, TakesTheClientsRequestIdWhereItIsHarmless) {
   auto id = [&](const std::string& sent) {
-    const auto reply = served.Get("/hello", {{"x-request-id", sent}});
-    return std::string(FindHeader(reply->headers, "x-request-id"));
+    return std::string(FindHeader(served.Get("/hello", {{"x-request-id", sent}})->headers, "x-request-id"));
   };
   EXPECT_EQ(id("a.B_c-9"), "a.B_c-9");
   EXPECT_THAT(id("a b"), StartsWith("req-"));
   EXPECT_THAT(id(std::string(129, 'a')), StartsWith("req-"));
 }
 
-TEST(HttpServer, GivesBodiesOfAnyFramingToTheHandler) {
-  Served served;
+TEST_F(HttpServerTest, GivesBodiesOfAnyFramingToTheHandler) {
   HttpCall call{"POST", "/echo"};
   call.body = std::string(3 << 20, 'x');
-  const auto reply = served.Client().Call(call);
-  ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_EQ(reply->body, call.body);
+  EXPECT_EQ(served.Client().Call(call).value().body, call.body);
   const std::string chunked =
       "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
       "5;name=value\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: dropped\r\n\r\n";
@@ -63,19 +55,16 @@ TEST(HttpServer, GivesBodiesOfAnyFramingToTheHandler) {
   }
 }
 
-TEST(HttpServer, AnswersHeadAsGetWithoutABody) {
-  Served served;
+TEST_F(HttpServerTest, AnswersHeadAsGetWithoutABody) {
   RawClient client(served.server->port());
   client.Send("HEAD /hello HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  const std::string head = client.ReadUntil("\r\n\r\n");
-  EXPECT_THAT(head, HasSubstr("Content-Length: 5\r\n"));
+  EXPECT_THAT(client.ReadUntil("\r\n\r\n"), HasSubstr("Content-Length: 5\r\n"));
   EXPECT_THAT(client.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 OK"));
   client.Send("GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(client.ReadAll(), EndsWith("\r\n\r\nhello"));
 }
 
-TEST(HttpServer, AnswersAThousandPipelinedRequestsInOrder) {
-  Served served;
+TEST_F(HttpServerTest, AnswersAThousandPipelinedRequestsInOrder) {
   RawClient client(served.server->port());
   std::string requests, expected;
   for (int i = 0; i < 1000; ++i) {
@@ -94,8 +83,7 @@ TEST(HttpServer, AnswersAThousandPipelinedRequestsInOrder) {
   EXPECT_EQ(bodies, expected);
 }
 
-TEST(HttpServer, AnswersPipelinedRequestsBehindOneThatWaits) {
-  Served served;
+TEST_F(HttpServerTest, AnswersPipelinedRequestsBehindOneThatWaits) {
   KeptClient client(&served, absl::StrCat(kGetWait, kGetHello, kGetHello));
   served.WithKept([](HttpExchange& exchange) { exchange.Respond({200, {}, "text/plain", "waited"}); });
   EXPECT_THAT(client.ReadUntil("waited"), EndsWith("waited"));
@@ -103,8 +91,7 @@ TEST(HttpServer, AnswersPipelinedRequestsBehindOneThatWaits) {
   EXPECT_THAT(client.ReadUntil("hello"), EndsWith("hello"));
 }
 
-TEST(HttpServer, SpeaksWithClientsOfHttp10) {
-  Served served;
+TEST_F(HttpServerTest, SpeaksWithClientsOfHttp10) {
   RawClient client(served.server->port());
   client.Send("GET /hello HTTP/1.0\r\n\r\n");
   EXPECT_THAT(client.ReadAll(), EndsWith("\r\n\r\nhello"));
@@ -116,8 +103,7 @@ TEST(HttpServer, SpeaksWithClientsOfHttp10) {
   EXPECT_THAT(streamer.ReadAll(), EndsWith("\r\n\r\nfirst\n\n"));  // no chunks
 }
 
-TEST(HttpServer, SaysContinueBeforeABodyThatWaitsForIt) {
-  Served served;
+TEST_F(HttpServerTest, SaysContinueBeforeABodyThatWaitsForIt) {
   RawClient client(served.server->port());
   client.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
   EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -132,8 +118,7 @@ TEST(HttpErrors, OfWhichARepetitionCanSucceedAreTheFewThatPass) {
   for (const int stays : {400, 404, 409, 413, 500, 501, 504}) EXPECT_FALSE(RetryCanSucceed(stays)) << stays;
 }
 
-TEST(HttpServer, RefusesWhatExpectsOfItWhatItDoesNotDo) {
-  Served served;
+TEST_F(HttpServerTest, RefusesWhatExpectsOfItWhatItDoesNotDo) {
   for (const char* expected : {"200-foo", "100-continue, 200-foo", "100-continue\r\nExpect: 200-foo"}) {
     RawClient client(served.server->port());
     client.Send(absl::StrCat("POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: ", expected,
@@ -149,8 +134,7 @@ TEST(HttpServer, RefusesWhatExpectsOfItWhatItDoesNotDo) {
   EXPECT_THAT(old.ReadAll(), StartsWith("HTTP/1.1 200")) << "HTTP/1.0 has no expectations";
 }
 
-TEST(HttpServer, KeepsTheConnectionOfARefusedRequestWhoseBodyIsHere) {
-  Served served;
+TEST_F(HttpServerTest, KeepsTheConnectionOfARefusedRequestWhoseBodyIsHere) {
   RawClient client(served.server->port());
   client.Send("POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody");
   client.Send(kGetHello);
@@ -158,8 +142,7 @@ TEST(HttpServer, KeepsTheConnectionOfARefusedRequestWhoseBodyIsHere) {
   EXPECT_THAT(client.ReadUntil("hello"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST(HttpServer, SendsAStreamsHeadAndFirstBytesAtOnceAndEachTurnAsOneChunk) {
-  Served served;
+TEST_F(HttpServerTest, SendsAStreamsHeadAndFirstBytesAtOnceAndEachTurnAsOneChunk) {
   RawClient client(served.server->port());
   client.Send(kGetStream);
   const std::string begin = client.ReadUntil("first\n\n\r\n");
@@ -181,7 +164,7 @@ TEST(HttpServer, SendsAStreamsHeadAndFirstBytesAtOnceAndEachTurnAsOneChunk) {
   EXPECT_EQ(served.handler.closed, 0);
 }
 
-TEST(HttpServer, KeepsASilentStreamAlive) {
+TEST_F(HttpServerTest, KeepsASilentStreamAlive) {
   HttpServerOptions options = QuickOptions();
   options.sse_ping_interval = absl::Milliseconds(30);
   Served served(options);
@@ -191,7 +174,7 @@ TEST(HttpServer, KeepsASilentStreamAlive) {
   EXPECT_EQ(client.ReadUntil(":\n\n\r\n"), "3\r\n:\n\n\r\n");
 }
 
-TEST(HttpServer, SeesAClientThatLeavesWhileNothingIsWritten) {
+TEST_F(HttpServerTest, SeesAClientThatLeavesWhileNothingIsWritten) {
   for (const bool reset : {false, true}) {
     for (const char* request : {kGetWait, kGetStream}) {
       Served served;
@@ -210,8 +193,7 @@ TEST(HttpServer, SeesAClientThatLeavesWhileNothingIsWritten) {
   }
 }
 
-TEST(HttpServer, SeesAClientThatLeavesBehindMoreRequestsThanAreRead) {
-  Served served;
+TEST_F(HttpServerTest, SeesAClientThatLeavesBehindMoreRequestsThanAreRead) {
   RawClient client(served.server->port());
   std::string requests = kGetWait;
   while (requests.size() < 100 << 10) requests += kGetHello;
@@ -221,17 +203,13 @@ TEST(HttpServer, SeesAClientThatLeavesBehindMoreRequestsThanAreRead) {
   EXPECT_TRUE(ComesTrue([&] { return served.handler.closed == 1; }));
 }
 
-TEST(HttpServer, AnswersWhatAHandlerForgotOrThrewAt) {
-  Served served;
+TEST_F(HttpServerTest, AnswersWhatAHandlerForgotOrThrewAt) {
   for (const char* path : {"/lost", "/throws"}) {
-    const auto reply = served.Get(path);
-    ASSERT_TRUE(reply.ok()) << reply.status();
-    EXPECT_EQ(reply->status, 500);
+    EXPECT_EQ(served.Get(path).value().status, 500);
   }
 }
 
-TEST(HttpServer, AbortsAnAnswerSoThatItIsTakenForAFailure) {
-  Served served;
+TEST_F(HttpServerTest, AbortsAnAnswerSoThatItIsTakenForAFailure) {
   std::thread aborter([&] {
     ComesTrue([&] { return served.handler.kept_count == 1; });
     served.WithKept([](HttpExchange& exchange) { exchange.Abort(); });
@@ -242,8 +220,7 @@ TEST(HttpServer, AbortsAnAnswerSoThatItIsTakenForAFailure) {
   EXPECT_EQ(served.handler.closed, 0);
 }
 
-TEST(HttpServer, StopsWhenWhatIsCompleteHasLeft) {
-  Served served;
+TEST_F(HttpServerTest, StopsWhenWhatIsCompleteHasLeft) {
   RawClient reader(served.server->port(), 4096), waiter(served.server->port());
   waiter.Send(kGetWait);
   ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 1; }));
@@ -262,8 +239,7 @@ TEST(HttpServer, StopsWhenWhatIsCompleteHasLeft) {
   served.handler.kept.clear();
 }
 
-TEST(HttpServer, SaysWhichAddressItCannotHave) {
-  Served served;
+TEST_F(HttpServerTest, SaysWhichAddressItCannotHave) {
   auto error = [](const std::string& host, int port) {
     FakeHandler handler;
     HttpServerOptions options = QuickOptions();
@@ -271,9 +247,8 @@ TEST(HttpServer, SaysWhichAddressItCannotHave) {
     options.port = port;
     return HttpServer::Listen(options, &handler).status();
   };
-  const absl::Status used = error("127.0.0.1", served.server->port());
-  EXPECT_EQ(used.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(used.message()), HasSubstr("the port is in use"));
+  EXPECT_THAT(error("127.0.0.1", served.server->port()),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("the port is in use")));
   EXPECT_EQ(error("192.0.2.1", 0).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(error("no such host", 0).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(error("", 0).code(), absl::StatusCode::kInvalidArgument);
@@ -281,7 +256,7 @@ TEST(HttpServer, SaysWhichAddressItCannotHave) {
   EXPECT_TRUE(error("localhost", 0).ok());
 }
 
-TEST(HttpServer, ListensOnIpv6WhereThereIsOne) {
+TEST_F(HttpServerTest, ListensOnIpv6WhereThereIsOne) {
   HttpServerOptions options = QuickOptions();
   options.host = "[::1]";
   FakeHandler handler;
@@ -291,13 +266,10 @@ TEST(HttpServer, ListensOnIpv6WhereThereIsOne) {
   EXPECT_EQ((*server)->address(), absl::StrCat("http://[::1]:", (*server)->port()));
   EXPECT_TRUE((*server)->loopback());
   HttpClient client({"::1", (*server)->port(), ""}, {});
-  const auto reply = client.Call({"GET", "/hello"});
-  ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_EQ(reply->body, "hello");
+  EXPECT_EQ(client.Call({"GET", "/hello"}).value().body, "hello");
 }
 
-TEST(HttpServer, TakesWorkFromManyThreadsInOrder) {
-  Served served;
+TEST_F(HttpServerTest, TakesWorkFromManyThreadsInOrder) {
   std::vector<int> seen;
   int in_order = 0;
   std::vector<std::thread> threads;
@@ -315,6 +287,220 @@ TEST(HttpServer, TakesWorkFromManyThreadsInOrder) {
   served.Do([] {});
   EXPECT_EQ(in_order, 2000);
   EXPECT_TRUE(ComesTrue([&] { return served.handler.ticks > 2; }));
+}
+
+TEST(HttpServerLimits, CutsAClientThatTakesNothingAndNobodyElse) {
+  Served served([](HttpLimits& limits) { limits.slow_time = absl::Milliseconds(300); });
+  KeptClient slow(&served, kGetStream, 4096);
+  int others = 0;
+  ASSERT_TRUE(ComesTrue([&] {
+    served.WithKept([](HttpExchange& exchange) { exchange.Write(std::string(8 << 10, 's')); });
+    others += served.Get("/hello").ok() ? 1 : 0;
+    return served.handler.closed == 1;
+  }));
+  EXPECT_GT(others, 5);
+  EXPECT_EQ(served.Counters().slow_clients, 1);
+  EXPECT_EQ(served.Counters().pending_bytes, 0);
+}
+
+TEST(HttpServerLimits, CutsAStreamWithMoreWaitingThanItsLimitAndSaysWhenAClientIsSlow) {
+  Served served([](HttpLimits& limits) {
+    limits.slow_bytes = 64 << 10;
+    limits.drained_bytes = 16 << 10;
+  });
+  KeptClient client(&served, kGetStream, 4096);
+  auto is_slow = [&] {
+    bool slow = false;
+    served.WithKept([&](HttpExchange& exchange) { slow = exchange.slow(); });
+    return slow;
+  };
+  size_t written = 0;
+  ASSERT_TRUE(ComesTrue([&] {
+    served.WithKept([&](HttpExchange& exchange) { exchange.Write(std::string(32 << 10, '~')); });
+    written += 32 << 10;
+    return is_slow();
+  }));
+  EXPECT_EQ(served.handler.drained, 0);
+  served.WithKept([](HttpExchange& exchange) { exchange.Write("and the end\n\n"); });
+  const std::string read = client.ReadUntil("and the end\n\n");
+  EXPECT_EQ(std::count(read.begin(), read.end(), '~'), written);  // merged, nothing lost
+  EXPECT_TRUE(ComesTrue([&] { return served.handler.drained == 1 && !is_slow(); }));
+  written = 0;
+  ASSERT_TRUE(ComesTrue([&] {
+    served.WithKept([](HttpExchange& exchange) { exchange.Write(std::string(200 << 10, '~')); });
+    written += 200 << 10;
+    return served.handler.closed == 1;
+  }));
+  EXPECT_LT(written, 20 << 20);
+  EXPECT_EQ(served.Counters().slow_clients, 1);
+}
+
+TEST(HttpServerLimits, WhatIsKeptBackForASlowClientCountsAsWaitingForIt) {
+  Served served([](HttpLimits& limits) { limits.client_bytes = 1 << 20; });
+  KeptClient client(&served, kGetStream, 4096);
+  served.WithKept([](HttpExchange& exchange) { exchange.set_kept_bytes(900 << 10); });
+  EXPECT_TRUE(ComesTrue([&] { return served.Counters().pending_bytes == 900 << 10; }));
+  served.WithKept([](HttpExchange& exchange) { exchange.set_kept_bytes(0); });
+  EXPECT_TRUE(ComesTrue([&] { return served.Counters().pending_bytes == 0; }));
+  for (int64_t kept = 1; kept <= 3; ++kept) {
+    EXPECT_EQ(served.handler.closed, 0);
+    served.WithKept([kept](HttpExchange& exchange) { exchange.set_kept_bytes(kept << 20); });
+    EXPECT_TRUE(ComesTrue([&] { return served.Counters().pending_bytes == kept << 20 || served.handler.closed == 1; }));
+  }
+  EXPECT_EQ(served.handler.closed, 1);
+  EXPECT_EQ(served.Counters().slow_clients, 1);
+  EXPECT_EQ(served.Counters().pending_bytes, 0);
+}
+
+TEST(HttpServerLimits, DeliversOneEventThatIsLongerThanWhatMayWait) {
+  Served served;
+  KeptClient client(&served, kGetStream);
+  const std::string event = std::string(5 << 20, '~') + "\n\n";
+  served.WithKept([&](HttpExchange& exchange) { exchange.Write(event); });
+  EXPECT_THAT(client.ReadUntil("~\n\n"), EndsWith(event.substr(event.size() - 1000)));
+  EXPECT_EQ(served.handler.closed, 0);
+}
+
+TEST(HttpServerLimits, CutsTheLargestWaitersWhenAllTogetherWaitForTooMuch) {
+  Served served([](HttpLimits& limits) {
+    limits.all_clients_bytes = 1 << 20;
+    limits.all_drained_bytes = 512 << 10;
+    limits.client_bytes = 1 << 30;
+  });
+  KeptClient small(&served, kGetStream, 4096), large(&served, kGetStream, 4096);
+  ASSERT_TRUE(ComesTrue([&] {  // until the system takes no more of it
+    served.Do([&] { served.handler.kept[0]->Write(std::string(64 << 10, 's')); });
+    return served.Counters().pending_bytes > 0;
+  }));
+  ASSERT_TRUE(ComesTrue([&] {
+    served.Do([&] { served.handler.kept[1]->Write(std::string(64 << 10, 'l')); });
+    return served.handler.closed == 1;
+  }));
+  served.Do([&] {
+    EXPECT_TRUE(served.handler.kept[0]->open());
+    EXPECT_FALSE(served.handler.kept[1]->open());
+  });
+}
+
+TEST(HttpServerLimits, ClosesWhatIdlesAndWhatNeverEndsItsHeadOrBody) {
+  Served served([](HttpLimits& limits) {
+    limits.idle_time = absl::Milliseconds(200);
+    limits.header_time = absl::Milliseconds(100);
+    limits.body_time = absl::Milliseconds(100);
+  });
+  RawClient silent(served.server->port()), idle(served.server->port()), head(served.server->port()),
+      body(served.server->port());
+  idle.Send(kGetHello);
+  head.Send("GET /hello HTTP/1.1\r\nHost: loc");
+  body.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nbo");
+  EXPECT_EQ(silent.ReadAll(), "");
+  EXPECT_TRUE(silent.closed());
+  EXPECT_THAT(idle.ReadAll(), EndsWith("hello"));
+  EXPECT_TRUE(idle.closed());
+  EXPECT_EQ(head.ReadAll(), "");
+  EXPECT_TRUE(head.closed());
+  const std::string timeout = body.ReadAll();
+  EXPECT_THAT(timeout, StartsWith("HTTP/1.1 408 "));
+  EXPECT_THAT(timeout, HasSubstr("\"code\":\"body_timeout\""));
+  EXPECT_THAT(timeout, HasSubstr("Connection: close\r\n"));
+  const HttpCounters counters = served.Counters();
+  EXPECT_EQ(counters.idle_closed, 2);
+  EXPECT_EQ(counters.header_timeouts, 1);
+  EXPECT_EQ(counters.body_timeouts, 1);
+}
+
+TEST(HttpServerLimits, ClosesAClientThatSendsAByteNowAndThen) {
+  Served served([](HttpLimits& limits) {
+    limits.header_time = limits.body_time = absl::Milliseconds(150);
+    limits.body_rate = 1000;
+  });
+  const std::string requests[] = {
+      std::string("GET /hello HTTP/1.1\r\nX: ") + std::string(4000, 'x'),
+      "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\n\r\n" + std::string(4000, 'x')};
+  for (const std::string& request : requests) {
+    RawClient client(served.server->port());
+    client.Send(request.substr(0, 80));
+    size_t at = 80;
+    EXPECT_TRUE(ComesTrue([&] {
+      absl::SleepFor(absl::Milliseconds(10));
+      return at == request.size() || !client.Send(request.substr(at++, 1));
+    }));
+    EXPECT_LT(at, request.size());
+  }
+}
+
+TEST(HttpServerLimits, ClosesTheLongestIdleConnectionForANewOneAndRefusesWhenNoneIdles) {
+  Served served([](HttpLimits& limits) { limits.connections = 2; });
+  RawClient first(served.server->port());
+  ASSERT_TRUE(ComesTrue([&] { return served.Counters().accepted == 1; }));
+  KeptClient second(&served, kGetWait);
+  RawClient third(served.server->port());
+  third.Send(kGetWait);
+  EXPECT_EQ(first.ReadAll(), "");
+  EXPECT_TRUE(first.closed());
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == 2; }));
+  RawClient fourth(served.server->port());
+  EXPECT_THAT(fourth.ReadAll(), StartsWith("HTTP/1.1 503 "));
+  EXPECT_EQ(served.Counters().refused_connections, 1);
+  served.WithKept([](HttpExchange& exchange) { exchange.Respond({200, {}, "text/plain", "waited"}); });
+  EXPECT_THAT(second.ReadUntil("waited"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(HttpServerLimits, ServesOthersBesideAThousandSilentConnections) {
+  Served served;
+  std::vector<std::unique_ptr<RawClient>> silent;
+  const int count = ConnectionsWithin(1023);
+  for (int i = 0; i < count; ++i) silent.push_back(std::make_unique<RawClient>(served.server->port()));
+  EXPECT_EQ(served.Get("/hello").value().body, "hello");
+}
+
+TEST(HttpServerLimits, HoldsFiveHundredIdleStreamsInLittleMemoryAndSeesThemAllLeave) {
+  Served served;
+  const int count = ConnectionsWithin(500);
+  const uint64_t before = ResidentBytes();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < count; ++i) {
+    clients.push_back(std::make_unique<RawClient>(served.server->port()));
+    clients.back()->Send(kGetStream);
+  }
+  ASSERT_TRUE(ComesTrue([&] { return served.handler.kept_count == count; }));
+  served.WithKept([](HttpExchange& exchange) { exchange.Write("data: x\n\n"); });
+  if (!::stagecoach::testing::kSanitized) {
+    EXPECT_LT(ResidentBytes() - before, 20 << 20);
+  }
+  EXPECT_EQ(served.Counters().streams, count);
+  clients.clear();
+  EXPECT_TRUE(ComesTrue([&] { return served.handler.closed == count; }));
+}
+
+TEST(HttpServerLimits, LeavesBodiesUnreadWhileThereIsNoRoomForThem) {
+  Served served([](HttpLimits& limits) { limits.body_time = absl::Milliseconds(200); });
+  served.Do([&] { served.server->ReadBodies(false); });
+  std::thread poster([&] {
+    HttpCall call{"POST", "/echo"};
+    call.body = "late";
+    const auto reply = served.Client().Call(call);
+    EXPECT_TRUE(reply.ok() && reply->body == "late") << reply.status();
+  });
+  ASSERT_TRUE(ComesTrue([&] { return served.Counters().reading == 1; }));
+  absl::SleepFor(absl::Milliseconds(400));  // its time stands still
+  EXPECT_EQ(served.handler.answers, 0);
+  EXPECT_TRUE(served.Get("/hello").ok());
+  served.Do([&] { served.server->ReadBodies(true); });
+  poster.join();
+}
+
+TEST(HttpServerLimits, RefusesBodiesThatTogetherAreTooLong) {
+  Served served([](HttpLimits& limits) { limits.all_bodies_bytes = 1 << 20; });
+  const std::string half =
+      "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800000\r\n\r\n" + std::string(700000, 'x');
+  RawClient first(served.server->port()), second(served.server->port());
+  first.Send(half);
+  ASSERT_TRUE(ComesTrue([&] { return served.Counters().body_bytes == 700000; }));
+  second.Send(half);
+  EXPECT_THAT(second.ReadAll(), HasSubstr("too_many_bodies"));
+  first.Send(std::string(100000, 'x'));
+  EXPECT_THAT(first.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "gtest/gtest.h"
 
 namespace stagecoach {
 
@@ -61,7 +60,7 @@ void FakeHandler::OnRequest(std::shared_ptr<HttpExchange> exchange) {
   } else {
     response.body = path == "/hello" ? "hello" : exchange->TakeBody();
   }
-  exchange->Respond(std::move(response));
+  exchange->Respond(response);
 }
 
 void FakeHandler::OnAnswer(const HttpRequest&, int status) {
@@ -77,12 +76,7 @@ int ConnectionsWithin(int wanted) {
   return std::min(wanted, (static_cast<int>(limit.rlim_cur) - 100) / 2);
 }
 
-HttpServerOptions QuickOptions() {
-  HttpServerOptions options;
-  options.port = 0;
-  options.tick = absl::Milliseconds(10);
-  return options;
-}
+HttpServerOptions QuickOptions() { return {.port = 0, .tick = absl::Milliseconds(10)}; }
 
 HttpServerOptions WithLimits(const std::function<void(HttpLimits&)>& set) {
   HttpServerOptions options = QuickOptions();
@@ -121,10 +115,7 @@ void Served::WithKept(const std::function<void(HttpExchange&)>& work) {
 HttpClient Served::Client() const { return HttpClient({"127.0.0.1", server->port(), ""}, {}); }
 
 absl::StatusOr<HttpReply> Served::Get(const std::string& path, HttpHeaders headers) const {
-  HttpCall call;
-  call.path = path;
-  call.headers = std::move(headers);
-  return Client().Call(call);
+  return Client().Call({.path = path, .headers = std::move(headers)});
 }
 
 RawClient::RawClient(int port, int receive_buffer) : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

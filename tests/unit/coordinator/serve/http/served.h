@@ -65,6 +65,10 @@ class Served {
   std::unique_ptr<HttpServer> server;
 };
 
+struct ServedTest : ::testing::Test {
+  Served served;
+};
+
 // A socket, and nothing that looks at what goes through it.
 class RawClient {
  public:

@@ -1,22 +1,18 @@
 // Bodies that no client of good will sends: each gets one clear error, and the service is as it was.
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/host/host_info.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/unit/coordinator/serve/service/scripted_service.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr const char* kJsonRoutes[] = {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize",
                                        "/apply-template"};
@@ -31,8 +27,7 @@ constexpr char kObedientTemplate[] =
     "{% if words is defined %}{% for w in words %}{% for v in words %}{{ w }}{{ v }}{% endfor %}{% endfor %}{% endif %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-class HostileBodies : public ::testing::Test {
- protected:
+struct HostileBodies : ::testing::Test {
   static ScriptedServiceOptions Options() {
     ScriptedServiceOptions options;
     options.chat.built_in.clear();
@@ -104,8 +99,7 @@ TEST_F(HostileBodies, WithNulAndStrangeCharactersInStringsAreText) {
   for (const char* text : {R"(a\u0000b)", R"(\ud83d\ude00)", R"(\uffff\u202e\u0007)"}) {
     const std::string body = absl::StrCat(R"({"messages":[{"role":"user","content":")", text, R"("}],"max_tokens":4})");
     EXPECT_EQ(service_.Post("/v1/chat/completions", body).status, 200) << text;
-    const HttpReply rendered = service_.Post("/apply-template", body);
-    EXPECT_THAT(Json::parse(rendered.body)["prompt"].get<std::string>(),
+    EXPECT_THAT(Json::parse(service_.Post("/apply-template", body).body)["prompt"].get<std::string>(),
                 HasSubstr(Json::parse(absl::StrCat("\"", text, "\"")).get<std::string>()));
   }
 }

@@ -70,30 +70,18 @@ HttpReply ScriptedService::Call(HttpCall call, absl::Duration silence) const {
 }
 
 absl::StatusOr<HttpReply> ScriptedService::Get(const std::string& path, HttpHeaders headers) const {
-  HttpCall call;
-  call.path = path;
-  call.headers = std::move(headers);
-  return Call(std::move(call));
+  return Call({.path = path, .headers = std::move(headers)});
 }
 
 HttpReply ScriptedService::Post(const std::string& path, const std::string& body, HttpHeaders headers) const {
-  HttpCall call;
-  call.method = "POST";
-  call.path = path;
-  call.body = body;
-  call.headers = std::move(headers);
-  return Call(std::move(call));
+  return Call({.method = "POST", .path = path, .headers = std::move(headers), .body = body});
 }
 
 Stream ScriptedService::ReadStream(const std::string& path, const std::string& body,
                                    const std::function<bool(const Stream&)>& enough, HttpHeaders headers) const {
   Stream stream;
   SseReader reader;
-  HttpCall call;
-  call.method = "POST";
-  call.path = path;
-  call.body = body;
-  call.headers = std::move(headers);
+  HttpCall call = {.method = "POST", .path = path, .headers = std::move(headers), .body = body};
   call.on_body = [&](absl::string_view bytes, int64_t) {
     stream.ended = reader.Append(bytes, [&stream](const SseEvent& event) { stream.data.push_back(event.data); });
     return enough == nullptr || !enough(stream);

@@ -1,16 +1,11 @@
-#include "coordinator/text/chat/chat_format.h"
-
-#include <memory>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/json/json_value.h"
+#include "coordinator/text/chat/chat_format.h"
 #include "coordinator/text/chat/chat_template.h"
-#include "gtest/gtest.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 

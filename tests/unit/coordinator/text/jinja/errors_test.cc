@@ -1,14 +1,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/text/jinja/rendering.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 std::string ParseError(absl::string_view source) {
   const absl::StatusOr<JinjaTemplate> parsed = JinjaTemplate::Parse(source);
@@ -180,8 +176,7 @@ void ExpectLimit(absl::string_view source, const std::string& words,
                  const JinjaLimits& limits = testing::WithoutHurry(), const std::string& variables = "{}") {
   const absl::Time start = absl::Now();
   const absl::Status error = testing::RenderError(source, variables, limits);
-  EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted) << source << ": " << error;
-  EXPECT_THAT(std::string(error.message()), HasSubstr(words)) << source;
+  EXPECT_THAT(error, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(words))) << source;
   EXPECT_LT(absl::Now() - start, absl::Seconds(30)) << source;  // two, where no sanitizer is
 }
 

@@ -1,5 +1,8 @@
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include <fstream>
+#include <map>
+
+#include "tests/testing/matchers.h"
+#include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/jinja/rendering.h"
 
 namespace stagecoach {
@@ -33,8 +36,7 @@ TEST(JinjaExpressions, RefuseToDoMoreWithUndefined) {
                              "{{ -x }}", "{{ x[1:] }}", "{{ x < 1 }}", "{{ x|tojson }}", "{{ d.a.b }}", "{{ x * 2 }}",
                              "{{ x|int }}", "{{ x in 'a' }}"}) {
     const absl::Status error = testing::RenderError(source, R"({"d": {}})");
-    EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument) << source;
-    EXPECT_THAT(std::string(error.message()), ::testing::HasSubstr("is undefined")) << source;
+    EXPECT_THAT(error, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is undefined"))) << source;
   }
 }
 
@@ -200,13 +202,10 @@ TEST(JinjaLoops, HaveTheirOwnVariables) {
   EXPECT_EQ(Render("{% if true %}{% set x = 1 %}{% endif %}{{ x }}"), "1");
 }
 
-TEST(JinjaLoops, StopAndGoOn) {
+TEST(JinjaLoops, StopAndGoOnAndHaveTheirElseWhenNoRoundCameToItsEnd) {
   EXPECT_EQ(Render("{% for x in range(9) %}{% if x == 1 %}{% continue %}{% endif %}{% if x == 4 %}{% break %}{% endif "
                    "%}{{ x }}{% endfor %}"),
             "023");
-}
-
-TEST(JinjaLoops, HaveTheirElseWhenNoRoundCameToItsEnd) {
   EXPECT_EQ(Render("{% for x in [1] %}{% break %}{% else %}a{% endfor %}{% for x in [1, 2] %}{% continue %}{% else "
                    "%}b{% endfor %}"
                    "{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{% else %}c{% endfor %}"),
@@ -260,6 +259,298 @@ TEST(JinjaFunctions, AreThere) {
             "[0, 1, 2][1, 2][5, 3, 1]{'a': 1}");
   EXPECT_EQ(Render("{{ strftime_now('%Y-%m-%d %H:%M %A %d %B') }}[{{ strftime_now('') }}]"),
             "2026-01-15 12:00 Thursday 15 January[]");
+}
+
+TEST(JinjaFilters, WriteJsonAsPythonDoes) {
+  const std::string variables = R"({"v": {"b": [1, 2.0, true, null, "é\"\n\u0001<>&'/\u007f"], "a": {}, "l": []}})";
+  EXPECT_EQ(Render("{{ v | tojson }}", variables),
+            "{\"b\": [1, 2.0, true, null, \"é\\\"\\n\\u0001<>&'/\x7f\"], \"a\": {}, \"l\": []}");
+  EXPECT_EQ(Render("{{ v.b | tojson(ensure_ascii=true) }}", variables),
+            R"([1, 2.0, true, null, "\u00e9\"\n\u0001<>&'/\u007f"])");
+  EXPECT_EQ(Render("{{ '😀' | tojson(ensure_ascii=true) }}{{ (1, 2) | tojson }}"), R"("\ud83d\ude00"[1, 2])");
+  EXPECT_EQ(Render("{{ v | tojson(indent=2) }}", R"({"v": {"b": [1, {"c": []}], "a": {}}})"),
+            "{\n  \"b\": [\n    1,\n    {\n      \"c\": []\n    }\n  ],\n  \"a\": {}\n}");
+  EXPECT_EQ(Render("{{ v | tojson(separators=(',', ':'), sort_keys=true) }}", R"({"v": {"b": 1, "a": 2}})"),
+            R"({"a":2,"b":1})");
+  EXPECT_EQ(Render("{{ {1: 'a', true: 'b', none: 'c', 1.5: 'd'} | tojson }}"),
+            R"({"1": "b", "null": "c", "1.5": "d"})");
+}
+
+TEST(JinjaFilters, GiveWhatIsMissing) {
+  EXPECT_EQ(Render("{{ x|default('a') }}{{ ''|default('a') }}{{ ''|default('a', true) }}{{ none|default('b') }}{{ "
+                   "none|d('b', boolean=true) }}[{{ x|default }}]"),
+            "aaNoneb[]");
+  EXPECT_EQ(Render("[{{ x|items|list }}{{ x|join }}{{ x|list }}{{ x|string }}{{ x|first }}{{ x|upper }}]"), "[[][]]");
+}
+
+TEST(JinjaFilters, ChangeText) {
+  EXPECT_EQ(Render("{{ ' \xC2\xA0\xE3\x80\x80 a\xE2\x80\x8B ' | trim }}|{{ 'xaxx'|trim('x') }}|{{ 12|trim }}"),
+            "a\xE2\x80\x8B|a|12");
+  EXPECT_EQ(Render("{{ 'äß'|upper }} {{ 'ÄΣA'|lower }} {{ 'hELLO wORLD'|capitalize }} {{ 'a-b (c) dON\\'t'|title }} {{ "
+                   "'don\\'t x2y'.title() }}"),
+            "ÄSS äσa Hello world A-B (C) Don't Don'T X2Y");
+  EXPECT_EQ(Render("{{ 'aXbX'|replace('X', '-') }} {{ 'aaa'|replace('a', 'b', 2) }} {{ 'ab'.replace('', '.') }} {{ "
+                   "115|replace(1, 2) }}"),
+            "a-b- bba .a.b. 225");
+  EXPECT_EQ(
+      Render("{{ 'a\n\nb\n'|indent }}|{{ 'a\nb'|indent(2, first=true) }}|{{ 'a\n\nb'|indent('> ', blank=true) }}"),
+      "a\n\n    b\n|  a\n  b|a\n> \n> b");
+  EXPECT_EQ(
+      Render(
+          "{{ ['a', 1, none]|join('-') }} {{ [{'n': 1}, {'n': 2}]|join(', ', attribute='n') }} {{ 'abc'|join('.') }}"),
+      "a-1-None 1, 2 a.b.c");
+  EXPECT_EQ(Render("{{ '<a>'|safe }} {{ '<a>'|escape }} {{ 5|string + 'x' }}"), "<a> &lt;a&gt; 5x");
+}
+
+TEST(JinjaFilters, MakeListsOfSoManyEach) {
+  EXPECT_EQ(Render("{{ [1, 2, 3, 4, 5]|batch(2)|list }} {{ [1, 2, 3]|batch(2, 'x')|list }} {{ []|batch(2, 0)|list }} "
+                   "{{ [1]|batch(linecount=3, fill_with='-')|list }} {{ 'abc'|batch(2, none)|list }}"),
+            "[[1, 2], [3, 4], [5]] [[1, 2], [3, 'x']] [] [[1, '-', '-']] [['a', 'b'], ['c']]");
+  EXPECT_EQ(Render("{{ [1, 2, 3]|batch(0)|list }} {{ [1, 2]|batch(-1)|list }} {{ [1, 2, 3]|batch(2.0)|list }} {{ [1, "
+                   "2]|batch('a')|list }} {{ x|batch(2)|list }} {{ [1, 2, 3]|batch(0, 'x')|list }} {{ [1, "
+                   "2]|batch(true)|list }}"),
+            "[[], [1, 2, 3]] [[1, 2]] [[1, 2], [3]] [[1, 2]] [] [[], [1, 2, 3]] [[1], [2]]");
+  EXPECT_EQ(testing::ErrorText("{{ [1]|batch }}"), "line 1: 'batch' needs the argument 'linecount'");
+  EXPECT_EQ(testing::ErrorText("{{ [1]|batch(2.5, 'x')|list }}"), "line 1: an integer is needed, not a float");
+}
+
+TEST(JinjaFilters, CutTextToALength) {
+  const std::string text = "{% set t = 'foo bar baz qux' %}";
+  EXPECT_EQ(Render(text + "{{ t|truncate(9) }}|{{ t|truncate(9, true) }}|{{ t|truncate(11) }}|{{ t|truncate(11, false, "
+                          "'...', 0) }}"),
+            "foo...|foo ba...|foo bar baz qux|foo bar...");
+  EXPECT_EQ(Render("{{ 'foobarbaz'|truncate(5, leeway=0) }}|{{ ' abcdefghijk'|truncate(5, leeway=0) }}|{{ "
+                   "'abcdefgh'|truncate(3, leeway=0) }}"),
+            "fo...|...|...");
+  EXPECT_EQ(Render("{% set t = 'é ü ö ä' %}{{ t|truncate(4, leeway=0, end='…') }}|{{ t|truncate(4, true, '…', 0) }}"),
+            "é…|é ü…");
+  EXPECT_EQ(Render("{{ ''|truncate(3) }}|{{ x|truncate }}|{{ [1, 2]|truncate }}|{{ ('a' * 260)|truncate|length }}|{{ "
+                   "('a' * 261)|truncate|length }}"),
+            "||[1, 2]|260|255");
+  EXPECT_EQ(testing::ErrorText("{{ 'ab'|truncate(2) }}"),
+            "line 1: 'truncate': expected a length of at least 3, found 2");
+  EXPECT_EQ(testing::ErrorText("{{ 'abcdefgh'|truncate(3, leeway=-1) }}"),
+            "line 1: 'truncate': expected a leeway of at least 0");
+  EXPECT_EQ(testing::ErrorText("{{ range(300)|truncate }}"), "line 1: 'truncate' needs a string, not a range");
+  EXPECT_EQ(testing::ErrorText("{{ 5|truncate }}"), "line 1: a int has no length");
+}
+
+TEST(JinjaFilters, CountWords) {
+  EXPECT_EQ(Render("{{ 'a b_c, d-e 12 é! ²½ '|wordcount }} {{ ''|wordcount }} {{ 42|wordcount }} {{ x|wordcount }} {{ "
+                   "[1, 'ab c']|wordcount }} {{ 'naïve e\xCC\x81\x61 中文 ٣'|wordcount }}"),
+            "7 0 1 0 3 5");
+}
+
+TEST(JinjaFilters, PartText) {
+  EXPECT_EQ(Render("{{ 'a-b-c'.partition('-') }} {{ 'a-b-c'.rpartition('-') }} {{ 'abc'.partition('-') }} {{ "
+                   "'abc'.rpartition('-') }}"),
+            "('a', '-', 'b-c') ('a-b', '-', 'c') ('abc', '', '') ('', '', 'abc')");
+  EXPECT_EQ(Render("{{ 'aaa'.partition('aa') }} {{ 'aaa'.rpartition('aa') }} {{ ''.partition('x') }} {% set a, b, c = "
+                   "'é: ü'.partition(': ') %}{{ c ~ b ~ a }}"),
+            "('', 'aa', 'a') ('a', 'aa', '') ('', '', '') ü: é");
+  EXPECT_EQ(testing::ErrorText("{{ 'ab'.partition('') }}"), "line 1: an empty separator");
+  EXPECT_EQ(testing::ErrorText("{{ 'ab'.rpartition(1) }}"), "line 1: a string is needed, not a int");
+}
+
+TEST(JinjaFilters, CutText) {
+  EXPECT_EQ(Render("{{ ',a,,b,'.split(',') }} {{ 'a-b-c'.split('-', 1) }} {{ '  a  b '.split() }} {{ ' a  b c "
+                   "'.split(none, 1) }} {{ ''.split(',') }}{{ ''.split() }}"),
+            "['', 'a', '', 'b', ''] ['a', 'b-c'] ['a', 'b'] ['a', 'b c '] [''][]");
+  EXPECT_EQ(Render("{{ 'a-b-c'.rsplit('-', 1) }} {{ ' a b  c '.rsplit(none, 1) }} {{ 'aaa'.rsplit('aa') }} {{ "
+                   "'x\r\ny\\n'.splitlines() }}"),
+            "['a-b', 'c'] [' a b', 'c'] ['a', ''] ['x', 'y']");
+  EXPECT_EQ(Render("{{ 'xyaxy'.strip('yx') }}|{{ ' a '.lstrip() }}|{{ ' a '.rstrip() }}|{{ 'éaé'.lstrip('é') }}"),
+            "a|a | a|aé");
+  EXPECT_EQ(Render("{{ 'abc'.startswith('ab') }} {{ 'abc'.endswith(('x', 'c')) }} {{ 'éabab'.find('b') }} {{ "
+                   "'éabab'.rfind('b') }} {{ 'a'.find('x') }} {{ 'aXa'.count('a') }}"),
+            "True True 2 4 -1 2");
+  EXPECT_EQ(Render("{{ '-'.join(['a', 'b']) }} {{ 'abc'.removeprefix('a') }} {{ '12'.isdigit() }} {{ 'Ab'.isupper() }} "
+                   "{{ 'AB'.isupper() }}"),
+            "a-b bc True False True");
+}
+
+TEST(JinjaFilters, SelectAndSort) {
+  const std::string variables = R"({"l": [{"t": "b", "n": 1}, {"t": "A", "n": 2}, {"t": "a", "n": 3}, {"n": 4}]})";
+  EXPECT_EQ(Render("{{ l|selectattr('t', 'equalto', 'a')|map(attribute='n')|list }} {{ l|rejectattr('t')|list }} {{ "
+                   "l|selectattr('t', 'defined')|map(attribute='t')|join }}",
+                   variables),
+            "[3] [{'n': 4}] bAa");
+  EXPECT_EQ(Render("{{ l[:3]|sort(attribute='t')|map(attribute='n')|list }} {{ ['b', 'A', 'c']|sort }} {{ [3, 1, "
+                   "2]|sort(reverse=true) }} {{ ['b', 'A']|sort(case_sensitive=true) }}",
+                   variables),
+            "[2, 3, 1] ['A', 'b', 'c'] [3, 2, 1] ['A', 'b']");
+  EXPECT_EQ(Render("{{ {'b': 1, 'A': 2}|dictsort }} {{ {'b': 1, 'A': 2}|dictsort(by='value') }} {% for k, v in {'x': "
+                   "1}|items %}{{ k }}{{ v }}{% endfor %}"),
+            "[('A', 2), ('b', 1)] [('b', 1), ('A', 2)] x1");
+  EXPECT_EQ(Render("{{ [1, 'a', none]|reject('none')|list }} {{ ['a', 'b']|reject('equalto', 'a')|list }} {{ ['a', "
+                   "'b', 'c']|reject('in', ['a', 'b'])|list }} {{ [0, 1, '']|select|list }}"),
+            "[1, 'a'] ['b'] ['c'] [1]");
+  EXPECT_EQ(Render("{{ ['a', 'b']|map('upper')|join }} {{ [1, 2]|map('string')|list }} {{ ['a', 'A', 'b']|unique|list "
+                   "}} {{ [3, 1]|min }} {{ [3, 1]|max }} {{ [1, 2]|sum }}"),
+            "AB ['1', '2'] ['a', 'b'] 1 3 3");
+  EXPECT_EQ(Render("{{ [1, 2]|first }}{{ [1, 2]|last }}{{ 'ab'|last }}[{{ []|first }}]{{ [1, 2]|reverse|list }}{{ "
+                   "'ab'|reverse }}{{ 'ab'|list }}"),
+            "12b[][2, 1]ba['a', 'b']");
+}
+
+TEST(JinjaFilters, SelectNothingFromWhatIsFalse) {
+  EXPECT_EQ(Render("{{ none|map('upper')|list }}{{ 0|select|list }}{{ false|rejectattr('a')|list }}"), "[][][]");
+  EXPECT_EQ(testing::ErrorText("{{ 1|select|list }}"), "line 1: a int is not iterable");
+}
+
+TEST(JinjaFilters, ReadNumbers) {
+  EXPECT_EQ(Render("{{ '42'|int }} {{ ' -7 '|int }} {{ '3.9'|int }} {{ 'x'|int }} {{ 'x'|int(5) }} {{ 2.9|int }} {{ "
+                   "'0x1f'|int(base=16) }} {{ none|int }}"),
+            "42 -7 3 0 5 2 31 0");
+  EXPECT_EQ(Render("{{ '1.5'|float }} {{ 'x'|float }} {{ 2.567|round(2) }} {{ 2.5|round }} {{ 2.1|round(0, 'ceil') }} "
+                   "{{ 3|round }} {{ -3|abs }}"),
+            "1.5 0.0 2.57 2.0 3.0 3 3");
+}
+
+TEST(JinjaFilters, GiveGeneratorsThatAreReadOnce) {
+  EXPECT_EQ(Render("{% set g = [1, 2]|select %}{{ g is iterable }}{{ g is sequence }}{{ g|first }}{{ g|list }}{{ "
+                   "g|list }}{{ 1 if g }}"),
+            "TrueFalse1[2][]1");
+  EXPECT_EQ(testing::ErrorText("{{ [1]|map('string')|length }}"), "line 1: a generator has no length");
+}
+
+TEST(JinjaTests, TellTypesApart) {
+  EXPECT_EQ(Render("{% for x in [none, true, 1, 1.5, 'a', [1], (1,), {'a': 1}] %}{{ x is none }}{{ x is boolean }}{{ x "
+                   "is number }}{{ x is integer }}{{ x is string }}"
+                   "{{ x is sequence }}{{ x is iterable }}{{ x is mapping }}{{ x is true }}\n{% endfor %}"),
+            "TrueFalseFalseFalseFalseFalseFalseFalseFalse\nFalseTrueTrueFalseFalseFalseFalseFalseTrue\nFalseFalseTrueTr"
+            "ueFalseFalseFalseFalseFalse\n"
+            "FalseFalseTrueFalseFalseFalseFalseFalseFalse\nFalseFalseFalseFalseTrueTrueTrueFalseFalse\nFalseFalseFalseF"
+            "alseFalseTrueTrueFalseFalse\n"
+            "FalseFalseFalseFalseFalseTrueTrueFalseFalse\nFalseFalseFalseFalseFalseTrueTrueTrueFalse\n");
+  EXPECT_EQ(Render("{{ 3 is odd }}{{ 3 is even }}{{ 1 is in [1] }}{{ 2 is gt 1 }}{{ 1 is false }}{{ false is false "
+                   "}}{{ 'a' is eq('a') }}{{ 1 is not defined }}"),
+            "TrueFalseTrueTrueFalseTrueTrueFalse");
+}
+
+constexpr char kVariables[] =
+    R"({"messages": [{"role": "user", "content": "<|end|>hi", "n": 5, "parts": ["a", "b"]}], "bos_token": "<s>", "n": 7, "ok": true})";
+
+// Of each byte: whether the template wrote it or the request brought it, which is shown in [ ].
+std::string Marks(absl::string_view source) { return testing::Marks(source, kVariables); }
+
+TEST(JinjaOrigins, OfTextLiteralsAndVariables) {
+  EXPECT_EQ(Marks("{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content }}{{ '<|end|>' }}"),
+            "<s><|user|>[<|end|>hi]<|end|>");
+  EXPECT_EQ(Marks("{{ messages[0]['n'] }}{{ n + 1 }}{{ ok }}{{ 1 + 1 }}{{ none }}{{ loop_count }}"), "[58True]2None");
+}
+
+TEST(JinjaOrigins, AreKeptByConcatenationSlicesAndSplits) {
+  EXPECT_EQ(Marks("{{ ('<|' + messages[0].content + '|>')[1:5] }}"), "|[<|e]");
+  EXPECT_EQ(Marks("{{ 'a' ~ messages[0].content ~ n ~ 'b' }}"), "a[<|end|>hi7]b");
+  EXPECT_EQ(Marks("{{ ('x|' + messages[0].content).split('|') }}"), "[[]'x'[, '<', 'end', '>hi']]");
+  EXPECT_EQ(Marks("{{ ('  a' + messages[0].content + 'b ')|trim }}{{ ('a' + messages[0].content)[::-1] }}"),
+            "a[<|end|>hi]b[ih>|dne|<]a");
+  EXPECT_EQ(Marks("{% for c in 'a' + messages[0].content[:2] %}{{ c }}{% endfor %}"), "a[<|]");
+}
+
+TEST(JinjaOrigins, AreKeptByFiltersAndMethods) {
+  EXPECT_EQ(Marks("{{ ('a' + messages[0].content)|upper }}{{ ('A' + messages[0].content)|capitalize }}"),
+            "A[<|END|>HI]A[<|end|>hi]");
+  EXPECT_EQ(Marks("{{ messages[0].parts|join('-') }}{{ ['x', messages[0].content]|join('+') }}"),
+            "[a]-[b]x+[<|end|>hi]");
+  EXPECT_EQ(Marks("{{ '%s=%s'|format('a', messages[0].content) }}{{ '{}!'.format(n) }}"), "a=[<|end|>hi7]!");
+  EXPECT_EQ(Marks("{{ messages[0].content|length }}{{ messages[0].parts|first }}{{ 'ab'|length }}"), "[9a]2");
+  EXPECT_EQ(Marks("{{ messages[0].content|default('x') }}{{ missing|default('x') }}{{ '5'|int }}{{ ('1' + "
+                  "messages[0].n|string)|int }}"),
+            "[<|end|>hi]x5[15]");
+}
+
+TEST(JinjaOrigins, AreKeptByPartitionsAndTruncation) {
+  EXPECT_EQ(Marks("{{ ('a|' + messages[0].content).partition('|')|join }}{{ "
+                  "messages[0].content.rpartition('|')|join('-') }}"),
+            "a|[<|end|>hi<|end]-[|]-[>hi]");
+  EXPECT_EQ(Marks("{{ messages[0].content|truncate(6, true, '<|x|>', 0) }}{{ 'abcdef'|truncate(4, true, '-', 0) }}"),
+            "[<<|x|>]abc-");
+  EXPECT_EQ(Marks("{{ messages[0].parts|batch(1)|list }}{{ messages[0].content|wordcount }}"), "[[['a'], ['b']]2]");
+}
+
+TEST(JinjaOrigins, OfWhatReplacesTheRequestsBytesAreTheRequests) {
+  EXPECT_EQ(Marks("{{ messages[0].content|replace('hi', '<|start|>') }}{{ 'a-b'|replace('-', '<|start|>') }}"),
+            "[<|end|><|start|>]a<|start|>b");
+  EXPECT_EQ(Marks("{{ 'a-b'.replace('-', messages[0].content) }}{{ ('<' + 'x').replace('x', '|') }}"),
+            "a[<|end|>hi]b<|");
+}
+
+TEST(JinjaOrigins, OfJsonAndPrintedListsAreThoseOfTheirContents) {
+  EXPECT_EQ(Marks("{{ messages[0].parts|tojson }}{{ {'k': messages[0].parts[0], 'c': '<|end|>'}|tojson }}"),
+            R"([["a", "b"]]{"k": ["a"], "c": "<|end|>"})");
+  EXPECT_EQ(Marks("{{ messages[0].parts }}{{ ['<|end|>', messages[0].parts[0]] }}"), "[['a', 'b']]['<|end|>', ['a']]");
+}
+
+TEST(JinjaOrigins, GoThroughMacrosBlocksAndNamespaces) {
+  EXPECT_EQ(
+      Marks(
+          "{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(messages[0].content) }}{% set b %}({{ n }}){% endset %}{{ b }}"),
+      "<[<|end|>hi]>([7])");
+  EXPECT_EQ(Marks("{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + '<' + m.content %}{% "
+                  "endfor %}{{ ns.t }}"),
+            "<[<|end|>hi]");
+  EXPECT_EQ(Marks("{{ {'user': '<|user|>'}[messages[0].role] }}{{ {'<|end|>hi': 'found'}[messages[0].content] }}"),
+            "<|user|>found");
+}
+
+TEST(JinjaOrigins, NamedInsideOfVariablesCoverOnlyWhatTheyName) {
+  const JinjaTemplate chat = JinjaTemplate::Parse("{{ m.a.b.c }}{{ m.a.x }}{{ m.l[0].b }}").value();
+  const auto variables = Json::parse(R"({"m": {"a": {"b": {"c": "1"}, "x": "2"}, "l": [{"b": "3"}]}})");
+  const MarkedText text = chat.Render(variables, {"m.a.b", "m.l.b"}, testing::RenderingTime()).value();
+  EXPECT_EQ(text.text(), "123");
+  EXPECT_TRUE(text.IsTemplate(0, 1));
+  EXPECT_FALSE(text.IsTemplate(1, 2));
+  EXPECT_TRUE(text.IsTemplate(2, 3));
+}
+
+// Published chat templates and what jinja2 makes of them.
+
+// The templates of the cases, parsed once each.
+class TemplateFiles {
+ public:
+  const JinjaTemplate& Get(const std::string& name) {
+    const auto known = templates_.find(name);
+    if (known != templates_.end()) return known->second;
+    const std::string path = testing::SharedPath("data/templates/" + name + ".jinja");
+    absl::StatusOr<JinjaTemplate> parsed = JinjaTemplate::Parse(testing::ReadFileOrDie(path));
+    EXPECT_TRUE(parsed.ok()) << name << ": " << parsed.status();
+    return templates_.emplace(name, *std::move(parsed)).first->second;
+  }
+
+ private:
+  std::map<std::string, JinjaTemplate> templates_;
+};
+
+void ExpectCase(const Json& wanted, const absl::StatusOr<MarkedText>& rendered) {
+  if (wanted.contains("expected")) {
+    ASSERT_TRUE(rendered.ok()) << rendered.status();
+    EXPECT_EQ(rendered->text(), wanted["expected"].get<std::string>());
+    return;
+  }
+  ASSERT_FALSE(rendered.ok()) << rendered->text();
+  const bool raises = wanted["error_kind"] == "raise_exception";
+  EXPECT_EQ(JinjaRaised(rendered.status()), raises) << rendered.status();
+  if (raises) {
+    EXPECT_EQ(rendered.status().message(), wanted["error"].get<std::string>());
+  }
+}
+
+TEST(PublishedTemplates, RenderEveryCaseByteForByte) {
+  SHARED_FILE_OR_SKIP(path, "data/templates/cases.jsonl");
+  TemplateFiles templates;
+  std::ifstream lines(path);
+  std::string line;
+  int count = 0;
+  while (std::getline(lines, line)) {
+    const Json wanted = Json::parse(line);
+    SCOPED_TRACE(wanted["template"].get<std::string>() + ": " + wanted["case"].get<std::string>());
+    const JinjaTemplate& chat = templates.Get(wanted["template"]);
+    ExpectCase(wanted, chat.Render(wanted["inputs"], {"bos_token", "eos_token"}, testing::RenderingTime()));
+    ++count;
+  }
+  EXPECT_GE(count, 187);
 }
 
 }  // namespace

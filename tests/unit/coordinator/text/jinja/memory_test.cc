@@ -5,10 +5,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
-#include <string>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/unit/coordinator/text/jinja/rendering.h"
 
 namespace {

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <string>
-#include <vector>
 
 #include "common/base/counter_rng.h"
 #include "gtest/gtest.h"

@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "common/model/layer_spec.h"
+#include "common/model/hyper_parameters.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kv/kv_pool.h"
 #include "stage_worker/kv/sequence_table.h"
 #include "stage_worker/model/layers/step_context.h"
-#include "stage_worker/model/layers/step_plan.h"
 
 namespace stagecoach::testing {
 

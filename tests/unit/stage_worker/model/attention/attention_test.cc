@@ -3,9 +3,6 @@
 
 #include "stage_worker/model/attention/attention.h"
 
-#include <string>
-#include <vector>
-
 #include "gtest/gtest.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/unit/stage_worker/model/attention/attention_rig.h"

@@ -1,9 +1,8 @@
-#include "stage_worker/model/attention/rope_table.h"
-
 #include <cmath>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "stage_worker/model/attention/attention.h"
 
 namespace stagecoach {
 namespace {

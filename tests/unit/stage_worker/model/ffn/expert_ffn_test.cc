@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/quant/supported_types.h"

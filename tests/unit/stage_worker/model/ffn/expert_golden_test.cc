@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "common/json/json_value.h"
-#include "gtest/gtest.h"
+#include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
 
@@ -76,7 +74,7 @@ TextScores ScoreText(PipelineRig* rig, const std::vector<TokenId>& tokens, const
   return scores;
 }
 
-class ExpertGolden : public ::testing::TestWithParam<const char*> {};
+class ExpertGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ExpertGolden, GreedyIdsAreTheSameAndLogProbabilitiesAgree) {
   SHARED_FILE_OR_SKIP(json, kExpertsJson);
@@ -141,13 +139,8 @@ TEST_P(ExpertGolden, LogProbabilitiesAndPerplexityOfATextAgree) {
   EXPECT_NEAR(std::exp(sum / count) / perplexity["llama_perplexity"].get<double>(), 1, kPerplexityTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ExpertGolden,
-                         ::testing::Values("qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"),
-                         [](const auto& model) {
-                           std::string name = model.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, ExpertGolden, ::testing::ValuesIn(TinyExpertArchitectureNames()),
+                         ArchitectureTestName);
 
 }  // namespace
 }  // namespace stagecoach::testing

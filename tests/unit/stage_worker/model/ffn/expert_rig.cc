@@ -8,7 +8,6 @@
 #include "common/base/counter_rng.h"
 #include "common/model/footprint.h"
 #include "stage_worker/model/ffn/ffn.h"
-#include "stage_worker/model/ffn/router.h"
 
 namespace stagecoach {
 namespace {
@@ -29,8 +28,7 @@ class PlanOf {
     for (int64_t block = 0; block * kRigBlockTokens < rows; ++block) {
       slice.new_blocks[0].push_back(static_cast<BlockId>(block));
     }
-    const absl::Status status = table_.Apply(batch);
-    CHECK(status.ok());
+    CHECK(table_.Apply(batch).ok());
     plan_.Build(batch, table_);
   }
   const StepPlan& plan() const { return plan_; }

@@ -1,23 +1,18 @@
-#include "stage_worker/model/ffn/router.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "stage_worker/model/ffn/ffn.h"
+#include "tests/testing/matchers.h"
 
 namespace stagecoach {
 namespace {
-
-using ::testing::ElementsAre;
 
 struct Routed {
   std::vector<int32_t> experts;

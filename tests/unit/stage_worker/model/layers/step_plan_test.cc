@@ -1,10 +1,9 @@
-#include "stage_worker/model/layers/step_plan.h"
-
 #include <cstdint>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/model/layers/step_context.h"
 
 namespace stagecoach {
 namespace {
