@@ -104,7 +104,7 @@ TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
       {with(R"("core": 3)"), {"hosts[0].core", "cores", "a field of another name"}},
       {with(R"("slots": -1)"), {"hosts[0].slots", "an integer", "found -1"}},
       {with(R"("slots": 18446744073709551615)"), {"hosts[0].slots", "18446744073709551615"}},
-      {with(R"("numa_nodes": "two")"), {"hosts[0].numa_nodes", "\"two\""}},
+      {with(R"("numa_nodes": "two")"), {"hosts[0].numa_nodes", "'two'"}},
       {with(R"("isas": ["sse9"])"), {"hosts[0].isas", "sse9"}},
       {with(R"("isa": "sse9")"), {"hosts[0].isa", "sse9"}},
       {with(R"("huge_pages": "maybe")"), {"hosts[0].huge_pages", "maybe"}},
