@@ -21,7 +21,7 @@ namespace stagecoach {
 // What the plan of a job gives its scheduler to work with; the same on every stage.
 struct BatchingRoom {
   std::vector<int32_t> group_blocks;  // [groups] KV blocks of each block group
-  // [groups] positions that a row sees, its own included, or 0 for all, as which at least one group has; empty: all 0.
+  // [groups] how many positions a row sees, its own included; 0: all, as in at least one group. Empty: all see all.
   // A group with a window has blocks for the rows of one sequence that fit the others, one row at a time.
   std::vector<int64_t> group_windows;
   int64_t context = 0;          // most tokens a sequence may have, prompt and output

@@ -1,9 +1,9 @@
 #ifndef STAGECOACH_COMMON_JSON_JSON_H_
 #define STAGECOACH_COMMON_JSON_JSON_H_
 
-// JSON of our own: the type, and its text form. The library's full header costs
-// seconds a unit, so only code that builds or inspects values includes it, by json_value.h. Its reader and writer are
-// instantiated in every unit that calls them, so only these functions do.
+// JSON: the type, and its text form. The library's full header costs seconds a unit, so only code that builds or
+// inspects values includes it, by json_value.h. Its reader and writer are instantiated in every unit that calls them,
+// so only these functions do.
 
 #include <cstddef>
 #include <string>
