@@ -62,8 +62,13 @@ class JobWriter {
     Fields().SetString(job_, FieldOf(setting), value);
   }
   template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& setting, Enum value, const NamedValue<Enum> (&)[kCount]) {
-    Fields().SetEnumValue(job_, FieldOf(setting), stagecoach::ToProto(value));
+  void operator()(const JobSetting& setting, Enum value, const NamedValue<Enum> (&names)[kCount]) {
+    const FieldDescriptor* field = FieldOf(setting);
+    if constexpr (requires { stagecoach::ToProto(value); }) {
+      Fields().SetEnumValue(job_, field, stagecoach::ToProto(value));
+    } else {
+      Fields().SetString(job_, field, NameOf(names, value));
+    }
   }
   template <typename Enum, size_t kCount>
   void operator()(const JobSetting& setting, const std::optional<Enum>& value, const NamedValue<Enum> (&)[kCount]) {
@@ -118,10 +123,16 @@ class JobReader {
     value = Fields().GetString(job_, FieldOf(setting));
   }
   template <typename Enum, size_t kCount>
-  void operator()(const JobSetting& setting, Enum& value, const NamedValue<Enum> (&)[kCount]) {
-    using Proto = decltype(stagecoach::ToProto(value));
-    const absl::StatusOr<Enum> decoded =
-        stagecoach::FromProto(static_cast<Proto>(Fields().GetEnumValue(job_, FieldOf(setting))));
+  void operator()(const JobSetting& setting, Enum& value, const NamedValue<Enum> (&names)[kCount]) {
+    const FieldDescriptor* field = FieldOf(setting);
+    const absl::StatusOr<Enum> decoded = [&] {
+      if constexpr (requires { stagecoach::ToProto(value); }) {
+        using Proto = decltype(stagecoach::ToProto(value));
+        return stagecoach::FromProto(static_cast<Proto>(Fields().GetEnumValue(job_, field)));
+      } else {
+        return ParseName(names, setting.name, Fields().GetString(job_, field));
+      }
+    }();
     Keep(decoded.status());
     if (decoded.ok()) value = *decoded;
   }
@@ -161,21 +172,12 @@ absl::StatusOr<JobSettings> JobSettingsOf(const pb::ConfigureJob& job) {
 
 pb::KvType ToProto(KvType type) { return Encoded<pb::KvType>(kKvTypes, type); }
 pb::WireType ToProto(WireType type) { return Encoded<pb::WireType>(kWireTypes, type); }
-pb::Policy ToProto(Policy policy) { return Encoded<pb::Policy>(kPolicies, policy); }
-pb::Chunking ToProto(Chunking chunking) { return Encoded<pb::Chunking>(kChunkings, chunking); }
 pb::InstructionSet ToProto(InstructionSet set) { return Encoded<pb::InstructionSet>(kInstructionSets, set); }
-pb::CpuBind ToProto(CpuBind bind) { return Encoded<pb::CpuBind>(kCpuBinds, bind); }
 pb::WeightSource ToProto(WeightSource source) { return Encoded<pb::WeightSource>(kWeightSources, source); }
 
 absl::StatusOr<KvType> FromProto(pb::KvType type) { return Decoded(kKvTypes, "kv_type", type); }
 absl::StatusOr<WireType> FromProto(pb::WireType type) { return Decoded(kWireTypes, "wire_type", type); }
-absl::StatusOr<Policy> FromProto(pb::Policy policy) { return Decoded(kPolicies, "policy", policy); }
-absl::StatusOr<Chunking> FromProto(pb::Chunking chunking) {
-  if (chunking == pb::CHUNKING_UNSPECIFIED) return Chunking::kConstant;
-  return Decoded(kChunkings, "chunking", chunking);
-}
 absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set) { return Decoded(kInstructionSets, "isa", set); }
-absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind) { return Decoded(kCpuBinds, "cpu_bind", bind); }
 absl::StatusOr<WeightSource> FromProto(pb::WeightSource source) {
   if (source == pb::WEIGHT_SOURCE_UNSPECIFIED) return WeightSource::kFile;
   return Decoded(kWeightSources, "weights", source);

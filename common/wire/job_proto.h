@@ -19,18 +19,12 @@ namespace stagecoach {
 
 pb::KvType ToProto(KvType type);
 pb::WireType ToProto(WireType type);
-pb::Policy ToProto(Policy policy);
-pb::Chunking ToProto(Chunking chunking);
 pb::InstructionSet ToProto(InstructionSet set);
-pb::CpuBind ToProto(CpuBind bind);
 pb::WeightSource ToProto(WeightSource source);
 
 absl::StatusOr<KvType> FromProto(pb::KvType type);
 absl::StatusOr<WireType> FromProto(pb::WireType type);
-absl::StatusOr<Policy> FromProto(pb::Policy policy);
-absl::StatusOr<Chunking> FromProto(pb::Chunking chunking);  // unspecified is kConstant
 absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set);
-absl::StatusOr<CpuBind> FromProto(pb::CpuBind bind);
 absl::StatusOr<WeightSource> FromProto(pb::WeightSource source);  // unspecified is kFile
 
 // Every setting in the job's field of the same name.

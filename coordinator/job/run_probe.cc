@@ -61,7 +61,8 @@ class ProbeJob {
 
   // Tells every stage who it is; what it says of its host goes into the report.
   absl::Status Introduce() {
-    const std::vector<StageCpus> cpus = PlanCpus(stages_, job_.threads(), job_.cpu_bind() != pb::CPU_BIND_NONE);
+    const std::vector<StageCpus> cpus =
+        PlanCpus(stages_, job_.threads(), job_.cpu_bind() != NameOf(kCpuBinds, CpuBind::kNone));
     ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(stages_, WantedIsaOf(job_)));  // as a job would choose them
     isas_ = isas.isas;
     for (const pb::Hello& hello : hellos_) *report_.add_hellos() = hello;

@@ -362,7 +362,8 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     RETURN_IF_ERROR(CheckPlanned(job.planned_for(), hellos, model));
   }
   ASSIGN_OR_RETURN(const StageIsas isas, ChooseIsas(hellos, WantedIsaOf(job)));
-  const std::vector<StageCpus> cpus = PlanCpus(hellos, job.threads(), job.cpu_bind() != pb::CPU_BIND_NONE);
+  const std::vector<StageCpus> cpus =
+      PlanCpus(hellos, job.threads(), job.cpu_bind() != NameOf(kCpuBinds, CpuBind::kNone));
   JobPlan plan;
   plan.bf16_dot = isas.bf16_dot;
   plan.group_windows = ReleaseWindows(model.hyper);

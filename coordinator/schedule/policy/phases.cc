@@ -74,4 +74,8 @@ void PhasesPolicy::Compose(PolicyDraft& draft) {
   draft.AddDecodeRows();
 }
 
+std::unique_ptr<SchedulingPolicy> MakePolicy(PolicyTag<Policy::kPhases>, const PolicyOptions& options) {
+  return std::make_unique<PhasesPolicy>(options);
+}
+
 }  // namespace stagecoach

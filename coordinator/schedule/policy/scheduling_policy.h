@@ -2,8 +2,8 @@
 #define STAGECOACH_COORDINATOR_SCHEDULE_POLICY_SCHEDULING_POLICY_H_
 
 // Decides what the next micro-batch holds: how many prompt rows and decode rows, and which come first. A policy is a
-// class of this folder and a line in scheduling_policy.cc. The scheduler decides which sequences the rows belong to and
-// who gets blocks (scheduler.h). Pure; not thread-safe.
+// file of this folder and a name in common/job/job_choices.h. The scheduler decides which sequences the rows belong to
+// and who gets blocks (scheduler.h). Pure; not thread-safe.
 
 #include <cstdint>
 #include <limits>
@@ -71,6 +71,16 @@ class SchedulingPolicy {
   virtual void ObserveStepTime(const MicroBatch&, int64_t /*slowest_us*/) {}
 };
 std::unique_ptr<SchedulingPolicy> MakeSchedulingPolicy(const PolicyOptions& options);  // a known policy
+
+// Declares, for each name of a policy, the function that makes one. It is defined in the policy's file; a program with
+// a name that has none does not link.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-template-friend"  // one function for each name is what is meant
+template <Policy policy>
+struct PolicyTag {
+  friend std::unique_ptr<SchedulingPolicy> MakePolicy(PolicyTag, const PolicyOptions& options);
+};
+#pragma GCC diagnostic pop
 
 }  // namespace stagecoach
 

@@ -98,4 +98,8 @@ void ThrottledPolicy::Confirmed() {
   expected_us_.pop_front();
 }
 
+std::unique_ptr<SchedulingPolicy> MakePolicy(PolicyTag<Policy::kThrottled>, const PolicyOptions& options) {
+  return std::make_unique<ThrottledPolicy>(options);
+}
+
 }  // namespace stagecoach

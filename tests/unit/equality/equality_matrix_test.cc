@@ -195,8 +195,8 @@ TEST(EqualityMatrix, EveryPolicyAndChunkingGivesTheSameBits) {
       for (const int stages : {1, 3}) {
         for (const bool preempt : {false, true}) {
           if (point++ % kPolicyStride != 0) continue;
-          job.set_policy(ToProto(policy));
-          job.set_chunking(ToProto(chunking));
+          job.set_policy(NameOf(kPolicies, policy));
+          job.set_chunking(NameOf(kChunkings, chunking));
           job.set_prefill_chunk(stages == 1 ? 70 : 100);
           job.set_prefix_caching(stages == 3);
           job.set_slo_itl_s(policy == Policy::kThrottled && stages == 1 ? 0.002 : 0);

@@ -57,25 +57,21 @@ void ExpectOneNumberForEachName(const NamedValue<Enum> (&table)[kCount],
 TEST(JobProto, EveryNameHasANumberAndEveryNumberAName) {
   ExpectOneNumberForEachName(kKvTypes, pb::KvType_descriptor());
   ExpectOneNumberForEachName(kWireTypes, pb::WireType_descriptor());
-  ExpectOneNumberForEachName(kPolicies, pb::Policy_descriptor());
   ExpectOneNumberForEachName(kInstructionSets, pb::InstructionSet_descriptor());
-  ExpectOneNumberForEachName(kCpuBinds, pb::CpuBind_descriptor());
 }
 
-TEST(JobProto, AChunkingThatNobodySetIsConstant) {
-  ExpectNumbersOfTheSameNames(kChunkings, pb::Chunking_descriptor());
+TEST(JobProto, WeightsThatNobodySetAreOfTheFile) {
   ExpectNumbersOfTheSameNames(kWeightSources, pb::WeightSource_descriptor());
-  for (const auto& [chunking, name] : kChunkings) EXPECT_EQ(*FromProto(ToProto(chunking)), chunking) << name;
-  EXPECT_EQ(*FromProto(pb::CHUNKING_UNSPECIFIED), Chunking::kConstant);
+  EXPECT_EQ(*FromProto(pb::WEIGHT_SOURCE_UNSPECIFIED), WeightSource::kFile);
 }
 
-TEST(JobProto, AnUnknownNumberIsNamedWithItsField) {
+TEST(JobProto, AnUnknownChoiceIsNamedWithItsField) {
   EXPECT_EQ(FromProto(static_cast<pb::WireType>(9)).status().message(),
             "`wire_type` is number 9, expected one of f32, bf16");
-  EXPECT_EQ(FromProto(pb::POLICY_UNSPECIFIED).status().message(),
-            "`policy` is number 0, expected one of prefill-first, interleaved, decode-priority, throttled, phases");
-  EXPECT_EQ(FromProto(static_cast<pb::Chunking>(9)).status().message(),
-            "`chunking` is number 9, expected one of constant, equal-time");
+  pb::ConfigureJob job;
+  SetJobSettings(JobSettings(), &job);
+  job.set_chunking("at-random");
+  EXPECT_EQ(JobSettingsOf(job).status().message(), "`chunking` is 'at-random', expected one of constant, equal-time");
 }
 
 // Gives every setting a value that is not its default.

@@ -330,11 +330,11 @@ TEST_F(EngineTest, OptionsOutOfRangeAreRefusedWithTheirRange) {
       {[](pb::ConfigureJob* j) { j->set_prefill_chunk(-1); }, "`prefill_chunk` is -1"},
       {[](pb::ConfigureJob* j) { j->set_context(4096); }, "trained for 1024"},
       {[](pb::ConfigureJob* j) { j->set_kv_type(static_cast<pb::KvType>(9)); }, "expected one of f32, f16, bf16, q8_0"},
-      {[](pb::ConfigureJob* j) { j->set_policy(pb::POLICY_UNSPECIFIED); }, "expected one of prefill-first"},
-      {[](pb::ConfigureJob* j) { j->set_chunking(static_cast<pb::Chunking>(7)); }, "expected one of constant"},
+      {[](pb::ConfigureJob* j) { j->clear_policy(); }, "expected one of prefill-first"},
+      {[](pb::ConfigureJob* j) { j->set_chunking("at-random"); }, "expected one of constant"},
       {[](pb::ConfigureJob* j) { j->set_slo_itl_s(0.1); }, "give throttled, or leave `slo_itl_s` out"},
       {[](pb::ConfigureJob* j) {
-         j->set_policy(pb::POLICY_THROTTLED);
+         j->set_policy("throttled");
          j->set_slo_itl_s(-1);
        },
        "`slo_itl_s` is -1 s, expected 0.0001 to 3600"},

@@ -75,7 +75,7 @@ TEST_F(ClusterOptionsTest, BecomeTheJobOfALaunch) {
   EXPECT_EQ(launch.job.block_tokens(), 32);
   EXPECT_EQ(launch.job.kv_type(), pb::KV_TYPE_F32);
   EXPECT_EQ(launch.job.wire_type(), pb::WIRE_TYPE_F32);
-  EXPECT_EQ(launch.job.policy(), pb::POLICY_THROTTLED);
+  EXPECT_EQ(launch.job.policy(), "throttled");
   EXPECT_EQ(launch.job.stage_timeout_s(), 7);
   EXPECT_EQ(launch.job.fingerprints_size(), 0);
 }
@@ -98,7 +98,7 @@ TEST_F(ClusterOptionsTest, AWantedGapIsForThePolicyThatKeepsIt) {
   options.policy = ClusterOptions().policy;
   options.chunking = Chunking::kEqualTime;
   EXPECT_EQ(JobOf(options).slo_itl_s(), 0.08);
-  EXPECT_EQ(JobOf(options).chunking(), pb::CHUNKING_EQUAL_TIME);
+  EXPECT_EQ(JobOf(options).chunking(), "equal-time");
 }
 
 TEST_F(ClusterOptionsTest, StreamedWeightsNeedAFileToSend) {

@@ -1,9 +1,7 @@
-#ifndef STAGECOACH_COORDINATOR_SCHEDULE_POLICY_PREFILL_FIRST_H_
-#define STAGECOACH_COORDINATOR_SCHEDULE_POLICY_PREFILL_FIRST_H_
-
 #include "coordinator/schedule/policy/scheduling_policy.h"
 
 namespace stagecoach {
+namespace {
 
 // Throughput: chunks alone while any prompt has work, decode rows otherwise.
 class PrefillFirstPolicy : public SchedulingPolicy {
@@ -15,6 +13,10 @@ class PrefillFirstPolicy : public SchedulingPolicy {
   }
 };
 
-}  // namespace stagecoach
+}  // namespace
 
-#endif  // STAGECOACH_COORDINATOR_SCHEDULE_POLICY_PREFILL_FIRST_H_
+std::unique_ptr<SchedulingPolicy> MakePolicy(PolicyTag<Policy::kPrefillFirst>, const PolicyOptions& options) {
+  return std::make_unique<PrefillFirstPolicy>(options);
+}
+
+}  // namespace stagecoach

@@ -1,9 +1,7 @@
-#ifndef STAGECOACH_COORDINATOR_SCHEDULE_POLICY_DECODE_PRIORITY_H_
-#define STAGECOACH_COORDINATOR_SCHEDULE_POLICY_DECODE_PRIORITY_H_
-
 #include "coordinator/schedule/policy/interleaved.h"
 
 namespace stagecoach {
+namespace {
 
 // Latency: decode rows first, then at most kPrefillQuantum prompt rows while any sequence is decoding, even if every
 // decode row is in flight: a returning row queues behind the prompt rows at each stage. So the gap between two tokens
@@ -19,6 +17,10 @@ class DecodePriorityPolicy : public InterleavedPolicy {
   int64_t RowsOwed(const NextPrompt& next) const override { return next.full_chunk; }
 };
 
-}  // namespace stagecoach
+}  // namespace
 
-#endif  // STAGECOACH_COORDINATOR_SCHEDULE_POLICY_DECODE_PRIORITY_H_
+std::unique_ptr<SchedulingPolicy> MakePolicy(PolicyTag<Policy::kDecodePriority>, const PolicyOptions& options) {
+  return std::make_unique<DecodePriorityPolicy>(options);
+}
+
+}  // namespace stagecoach
