@@ -6,6 +6,7 @@
 //   inline constexpr NamedValue<Colour> kColours[] = {{Colour::kRed, "red"}, {Colour::kBlue, "blue"}};
 //   NameOf(kColours, Colour::kRed), ParseName(kColours, "colour", "blue"), NamesIn(kColours)
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 
 namespace stagecoach {
@@ -34,14 +36,24 @@ constexpr bool Contains(NumberRange range, double value) {
   return (range.open_min ? value > range.min : value >= range.min) && value <= range.max;
 }
 
+// As people write it: 10000000 and 0.000001, not 1e+07 and 1e-06.
+inline std::string PlainNumber(double value) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (std::abs(value) <= kExact && value == std::floor(value)) return absl::StrCat(static_cast<int64_t>(value));
+  if (std::abs(value) >= 1e-4) return absl::StrCat(value);
+  std::string text = absl::StrFormat("%.12f", value);
+  text.erase(text.find_last_not_of('0') + 1);
+  return text;
+}
+
 // "expected 1 to 64", "expected 1 or more", "expected more than 0 and up to 1".
 inline std::string Expected(IntegerRange range) {
   if (range.max == std::numeric_limits<int64_t>::max()) return absl::StrCat("expected ", range.min, " or more");
   return absl::StrCat("expected ", range.min, " to ", range.max);
 }
 inline std::string Expected(NumberRange range) {
-  return absl::StrCat("expected ", range.open_min ? "more than " : "", range.min,
-                      range.open_min ? " and up to " : " to ", range.max);
+  return absl::StrCat("expected ", range.open_min ? "more than " : "", PlainNumber(range.min),
+                      range.open_min ? " and up to " : " to ", PlainNumber(range.max));
 }
 
 // OK, or kOutOfRange: "-1 is out of range, expected 0 to 100". NaN and infinities are out of range.

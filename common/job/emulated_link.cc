@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
 
@@ -36,7 +37,7 @@ absl::StatusOr<double> ParseQuantity(absl::string_view text, const LinkUnit (&un
   return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a number with one of the units ", names));
 }
 
-// In the largest unit that leaves a number of 1 or more.
+// In the largest unit that leaves a number of 1 or more, with the digits that give the same value back.
 template <size_t kUnits>
 std::string QuantityText(double value, const LinkUnit (&units)[kUnits]) {
   const LinkUnit* best = &units[kUnits - 1];
@@ -46,7 +47,13 @@ std::string QuantityText(double value, const LinkUnit (&units)[kUnits]) {
       break;
     }
   }
-  return absl::StrCat(value / best->factor, best->name);
+  std::string text;
+  double read = 0;
+  for (int digits = 6; digits <= 17 && read * best->factor != value; ++digits) {
+    text = absl::StrFormat("%.*g", digits, value / best->factor);
+    if (!absl::SimpleAtod(text, &read)) break;
+  }
+  return absl::StrCat(text, best->name);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/base/value_range.h"
 #include "common/job/job_settings.h"
@@ -26,6 +27,7 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kWriteBytes = 1 << 20;
+constexpr char kLeftOut[] = "micro-batch";
 
 // A job that was killed in the middle of a write left half a line, which the next one would be glued to.
 void CutOffHalfALine(const std::string& path) {
@@ -47,6 +49,11 @@ void CutBackToALine(int descriptor, absl::string_view written) {
   struct stat file;
   if (half == 0 || fstat(descriptor, &file) != 0 || !S_ISREG(file.st_mode)) return;
   if (ftruncate(descriptor, file.st_size - static_cast<off_t>(half)) != 0) return;  // as good as it gets
+}
+
+uint64_t BytesIn(int descriptor) {
+  struct stat file;
+  return fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode) ? static_cast<uint64_t>(file.st_size) : 0;
 }
 
 constexpr size_t kMostStepLineBytes = 16 << 20;  // micro-batches have thousands of slices at most
@@ -179,7 +186,11 @@ absl::StatusOr<std::unique_ptr<StepLog>> StepLog::Open(const std::string& path, 
 }
 
 StepLog::StepLog(std::string path, int descriptor, StepLogFormat format)
-    : path_(std::move(path)), format_(std::move(format)), descriptor_(descriptor), writer_([this] { WriteLines(); }) {}
+    : path_(std::move(path)),
+      format_(std::move(format)),
+      descriptor_(descriptor),
+      bytes_(BytesIn(descriptor)),
+      writer_([this] { WriteLines(); }) {}
 
 StepLog::~StepLog() {
   Close().IgnoreError();  // it was logged
@@ -210,9 +221,14 @@ absl::Status StepLog::Close() {
   }
   more_.notify_one();
   writer_.join();
-  if (written_.ok() && left_out_ > 0) {
-    written_ = absl::DataLossError(absl::StrCat("the ", format_.name, " '", path_, "' lacks ", left_out_,
-                                                " micro-batches, because its disk was too slow for them"));
+  std::string lacks;
+  if (left_out_ > 0) lacks = absl::StrCat(CountOf(left_out_, kLeftOut), ", because its disk was too slow for them");
+  if (full_) {
+    absl::StrAppend(&lacks, lacks.empty() ? "" : ", and ", CountOf(beyond_bound_, kLeftOut),
+                    " at its end, because it has at most ", format_.most_bytes >> 20, " MiB");
+  }
+  if (written_.ok() && !lacks.empty()) {
+    written_ = absl::DataLossError(absl::StrCat("the ", format_.name, " '", path_, "' lacks ", lacks));
     LogError(written_.message());
   }
   return written_;
@@ -242,10 +258,16 @@ void StepLog::WriteLines() {
   waiting_.clear();
 }
 
-absl::Status StepLog::WriteLines(const std::vector<StepRecord>& records) const {
+absl::Status StepLog::WriteLines(const std::vector<StepRecord>& records) {
   std::string lines;
   for (const StepRecord& record : records) {
-    format_.append(record, &lines);
+    const size_t before = lines.size();
+    if (!full_) format_.append(record, &lines);
+    if (full_ || bytes_ + lines.size() > format_.most_bytes) {
+      lines.resize(before);
+      full_ = true;
+      if (!record.shutdown) ++beyond_bound_;
+    }
     if (lines.size() < kWriteBytes && &record != &records.back()) continue;
     RETURN_IF_ERROR(WriteWhole(lines));
     lines.clear();
@@ -253,7 +275,7 @@ absl::Status StepLog::WriteLines(const std::vector<StepRecord>& records) const {
   return absl::OkStatus();
 }
 
-absl::Status StepLog::WriteWhole(absl::string_view lines) const {
+absl::Status StepLog::WriteWhole(absl::string_view lines) {
   size_t done = 0;
   while (done < lines.size()) {
     const ssize_t n = write(descriptor_, lines.data() + done, lines.size() - done);
@@ -265,6 +287,7 @@ absl::Status StepLog::WriteWhole(absl::string_view lines) const {
                                               "; no further lines are written"));
     }
     done += static_cast<size_t>(n);
+    bytes_ += static_cast<size_t>(n);
   }
   return absl::OkStatus();
 }

@@ -40,6 +40,9 @@ struct StepLogFormat {
   // Appends the record's lines, each with its newline; called by the log's own thread. The step log leaves the last
   // frame of a job out.
   std::function<void(const StepRecord& record, std::string* lines)> append;
+  // Of the whole file, with what an earlier job left in it: the lines that would make it larger, and all after them,
+  // are left out and counted.
+  uint64_t most_bytes = UINT64_MAX;
 };
 StepLogFormat PlainStepLog();
 
@@ -61,19 +64,20 @@ class StepLog : public StepSink {
   // From here on Write waits for room rather than leave a line out: for simulations. The same thread as Write.
   void WaitForTheDisk() { wait_for_disk_ = true; }
 
-  // Waits until all lines are written. kDataLoss: the first error, or how many lines were left out. No Write follows.
+  // Waits until all lines are written. kDataLoss: the first error, or how many micro-batches were left out, and why. No
+  // Write follows.
   absl::Status Close();
 
  private:
   StepLog(std::string path, int descriptor, StepLogFormat format);
   void WriteLines();  // the thread
-  absl::Status WriteLines(const std::vector<StepRecord>& records) const;
-  absl::Status WriteWhole(absl::string_view lines) const;
+  absl::Status WriteLines(const std::vector<StepRecord>& records);
+  absl::Status WriteWhole(absl::string_view lines);
 
   const std::string path_;
   const StepLogFormat format_;
   const int descriptor_;
-  bool wait_for_disk_ = false;  // of the writing thread
+  bool wait_for_disk_ = false;  // of the thread that calls Write
 
   std::mutex mu_;
   std::condition_variable more_, room_;
@@ -83,6 +87,11 @@ class StepLog : public StepSink {
   int64_t left_out_ = 0;      // lines, for want of memory
   bool closing_ = false;
   absl::Status written_;  // the first error
+
+  // Of the writing thread, until it is joined.
+  uint64_t bytes_ = 0;  // of the file
+  bool full_ = false;
+  int64_t beyond_bound_ = 0;  // micro-batches
 
   std::thread writer_;  // last: it uses the rest
 };

@@ -34,6 +34,8 @@ struct RecordedCommand {
   SequenceId sequence = 0;
   uint64_t confirmed = 0;  // results that had come back before it
   bool cancel = false;
+  RequestId request = 0;  // the front's number of it, which stays in a later job; a step log does not have it
+  int64_t at_us = 0;      // when it was taken up, by the engine's clock; a step log does not have it either
   // Otherwise: the request.
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;  // produced by an earlier job

@@ -21,7 +21,7 @@
 
 namespace stagecoach {
 
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 
 // The job of a frame, and the arrangement of its stages, both from the assignment; zeros before that.
 struct JobEpoch {

@@ -21,6 +21,8 @@ pb::Hello MakeHello(pb::Hello::Role role, const std::vector<InstructionSet>& isa
   hello.set_pid(getpid());
   hello.set_allowed_cores(AllowedCores());
   hello.set_available_memory_bytes(AvailableMemoryBytes());
+  hello.set_processor(ProcessorName());
+  hello.set_memory_bytes(TotalMemoryBytes());
   for (const InstructionSet isa : isas) hello.add_isas(ToProto(isa));
   if (role != pb::Hello::ROLE_STAGE) return hello;
   for (const CpuPlace& place : AllowedCpuPlaces()) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,9 +41,24 @@ double ShareIdle(double compute_s, double span_s) {
   return span_s > 0 ? std::clamp(1 - compute_s / span_s, 0.0, 1.0) : 0;
 }
 
+// Over the cores of all hosts that have stages; 0 where one's are not known.
+double TokensPerCoreHour(double output_tokens_per_s, const std::vector<SweepStage>& stages) {
+  std::map<std::string, int64_t> cores;  // by host
+  for (const SweepStage& stage : stages) cores[stage.host] = std::max(cores[stage.host], stage.cores);
+  int64_t sum = 0;
+  for (const auto& [host, of_host] : cores) {
+    if (of_host == 0) return 0;
+    sum += of_host;
+  }
+  return sum > 0 ? 3600 * output_tokens_per_s / static_cast<double>(sum) : 0;
+}
+
 SweepStage StageOf(const pb::StageSummary& before, const pb::StageSummary& after, double busy_s, int64_t blocks) {
   SweepStage stage;
   stage.host = after.host();
+  stage.processor = after.processor();
+  stage.cores = after.cores();
+  stage.memory_bytes = after.memory_bytes();
   stage.rank = after.rank();
   stage.first_layer = after.first_layer();
   stage.last_layer = after.last_layer();
@@ -135,6 +152,7 @@ void TakeStatistics(const pb::JobStatistics& before, const pb::JobStatistics& af
     stages->push_back(
         StageOf(s < before.stages_size() ? before.stages(s) : none, after.stages(s), result->busy_s, blocks));
   }
+  result->tokens_per_core_hour = TokensPerCoreHour(result->output_tokens_per_s, *stages);
 }
 
 absl::StatusOr<std::optional<SessionEvent>> SweepRunner::Next(absl::Duration most) {

@@ -50,7 +50,7 @@ class RequestMeter {
   SweepResult sums_;  // its counts
 };
 
-// Adds the statistics of a job between two moments in which only the measured requests ran.
+// Adds the statistics of a job between two moments in which only the measured requests ran. The result has its rates.
 void TakeStatistics(const pb::JobStatistics& before, const pb::JobStatistics& after, int64_t blocks,
                     SweepResult* result, std::vector<SweepStage>* stages);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -56,6 +58,9 @@ std::vector<SweepConfig> LoadsOf(const SweepLists& lists, const SweepConfig& job
   for (const std::string& arrivals : lists.arrivals) {
     SweepConfig load = job;
     load.arrivals = arrivals;
+    if (const auto hash = lists.arrivals_hashes.find(arrivals); hash != lists.arrivals_hashes.end()) {
+      load.arrivals_hash = hash->second;
+    }
     const Arrivals::Kind kind = KindOf(load);
     std::vector<SweepConfig> of_kind = {load};
     if (kind == Arrivals::Kind::kClosedLoop) Multiply(lists.concurrency, &SweepConfig::concurrency, &of_kind);
@@ -155,6 +160,15 @@ std::vector<SweepLaunch> LaunchesOf(const std::vector<SweepConfig>& points) {
     launches.back().push_back(point);
   }
   return launches;
+}
+
+absl::StatusOr<std::string> ArrivalsHash(const std::string& arrivals) {
+  ASSIGN_OR_RETURN(const Arrivals parsed, ParseArrivals(arrivals));
+  if (parsed.kind != Arrivals::Kind::kTrace) return std::string();
+  std::ifstream file(parsed.trace_file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || file.bad()) return absl::NotFoundError(absl::StrCat("cannot read '", parsed.trace_file, "'"));
+  return ContentHash(text);
 }
 
 absl::StatusOr<std::vector<ArrivingRequest>> RequestsOf(const SweepConfig& point) {

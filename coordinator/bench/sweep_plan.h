@@ -2,9 +2,10 @@
 #define STAGECOACH_COORDINATOR_BENCH_SWEEP_PLAN_H_
 
 // The points of a sweep: the product of its lists, in order of measurement, grouped into launches. Pure, except
-// RequestsOf.
+// RequestsOf and ArrivalsHash.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,10 @@ struct SweepLists {
   std::vector<KvType> kv_types = {JobSettings().kv_type};
   std::vector<EmulatedLink> links = {EmulatedLink()};
   // Of the load.
-  std::vector<std::string> arrivals = {"closed"};                // as ParseArrivals takes them
-  std::vector<int64_t> concurrency = {8};                        // of a closed loop; an open one is measured once
-  std::vector<std::string> prompts = {"128"}, outputs = {"64"};  // as ParseLengths takes them; a trace has its own
+  std::vector<std::string> arrivals = {"closed"};                 // as ParseArrivals takes them
+  std::map<std::string, std::string> arrivals_hashes;             // of those that are traces: of their files
+  std::vector<int64_t> concurrency = {8};                         // of a closed loop; an open one is measured once
+  std::vector<std::string> prompts = {"512"}, outputs = {"128"};  // as ParseLengths takes them; a trace has its own
   int64_t repetitions = 1;
   static constexpr int64_t kFewestSeqs = 8;
 };
@@ -47,7 +49,8 @@ absl::Status CheckPointCount(const SweepLists& lists);
 inline constexpr double kMostPoints = 100'000;
 inline constexpr int64_t kRoundsOfClosedLoop = 4, kFewestRequests = 8, kRequestsOfPoisson = 64;
 
-// A point in a few words, for people: "pp 2, t 1, throttled/512, f32, closed x8, 128 -> 64, run 1".
+// What is most telling of a point, for people: "pp 2, t 1, throttled/512, f32, closed x8, 128 -> 64, run 1".
+// coordinator/report/sweep_cells.h has names that tell the points of a directory apart.
 std::string PointName(const SweepConfig& point);
 
 // The configuration of a point's job: the point without its load. Points whose jobs are equal can share a launch.
@@ -56,6 +59,9 @@ SweepConfig JobOf(const SweepConfig& point);
 // Points that one launch measures, in their order: points that follow each other and have equal jobs and repetitions.
 using SweepLaunch = std::vector<SweepConfig>;
 std::vector<SweepLaunch> LaunchesOf(const std::vector<SweepConfig>& points);
+
+// Of the file of arrivals that are a trace (SweepConfig::arrivals_hash); else empty. kNotFound: it cannot be read.
+absl::StatusOr<std::string> ArrivalsHash(const std::string& arrivals);
 
 // The requests of a point's load, equal for all its repetitions; with a duration at most kMostTimedRequests. Errors:
 // those of the trace; kInvalidArgument if no request is left.

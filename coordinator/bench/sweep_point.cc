@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <initializer_list>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -18,13 +19,18 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/files.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/json/json.h"
 #include "common/json/json_fields.h"
 #include "common/json/json_value.h"
+#include "common/wire/handshake.h"
 
 namespace stagecoach {
 namespace {
@@ -33,6 +39,13 @@ constexpr size_t kMaxLineBytes = 4 << 20;
 constexpr IntegerRange kTextBytes = {0, 64 << 10};
 constexpr IntegerRange kCounts = {0, int64_t{1} << 53};  // exact wherever JSON is read
 constexpr NumberRange kNumbers = {0, 1e18};
+
+// The text's first `most` bytes, without a part of a character at their end.
+std::string CutTo(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<uint8_t>(text[most]) & 0xC0) == 0x80) --most;
+  return text.substr(0, most);
+}
 
 template <typename Fields, typename Record>
 void VisitPercentiles(Fields& fields, Record& p);
@@ -46,12 +59,16 @@ class PointFields {
   template <typename Value>
   void operator()(const char* name, Value& value) {
     using Plain = std::remove_const_t<Value>;
-    if constexpr (std::is_same_v<Plain, std::string>) {
+    if constexpr (std::is_same_v<Value, const std::string>) {
+      fields_.Field(name, CutTo(value, static_cast<size_t>(kTextBytes.max)));
+    } else if constexpr (std::is_same_v<Value, const int64_t>) {
+      fields_.Field(name, std::clamp(value, kCounts.min, kCounts.max));
+    } else if constexpr (std::is_same_v<Plain, std::string>) {
       fields_.Field(name, value, kTextBytes, value);
     } else if constexpr (std::is_same_v<Plain, int64_t>) {
       fields_.Field(name, value, kCounts, value);
     } else if constexpr (std::is_same_v<Value, const double>) {
-      fields_.Field(name, std::isfinite(value) ? value : 0.0);
+      fields_.Field(name, std::isfinite(value) ? std::clamp(value, kNumbers.min, kNumbers.max) : 0.0);
     } else if constexpr (std::is_same_v<Plain, double>) {
       fields_.Field(name, value, kNumbers, value);
     } else if (!fields_.Has(name, true)) {
@@ -63,7 +80,7 @@ class PointFields {
     }
   }
 
-  // Settings of a job, by their names; the record has no lists.
+  // Settings of a job, by their names.
   template <typename Value, typename... Rules>
   void operator()(const JobSetting& setting, Value& value, const Rules&... rules) {
     using Plain = std::remove_const_t<Value>;
@@ -81,7 +98,17 @@ class PointFields {
       }
     } else if constexpr (std::is_same_v<Plain, int64_t>) {
       fields_.Field(setting.name, value, IntegerRange{0, std::get<0>(std::tie(rules...)).max}, value);
-    } else if constexpr (!std::is_same_v<Plain, std::vector<int64_t>>) {
+    } else if constexpr (std::is_same_v<Plain, std::vector<int64_t>>) {
+      std::string text = absl::StrJoin(value, ",");  // which is one cell of a table
+      (*this)(setting.name, text);
+      if constexpr (!std::is_const_v<Value>) {
+        value.clear();
+        for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+          if (absl::SimpleAtoi(part, &value.emplace_back()) && (Contains(rules, value.back()) && ...)) continue;
+          return fields_.Fail(setting.name, "numbers such as 2,1", ShownText(text));
+        }
+      }
+    } else {
       (*this)(setting.name, value);
     }
   }
@@ -112,9 +139,9 @@ void VisitSettings(Visitor& visit, Record& c, std::initializer_list<absl::string
   }
 }
 
-// Keys of points are hashes of what this writes, in this order (SweepKey).
+// Keys of points are hashes of what this writes, in this order (SweepKey). `version`: of the record.
 template <typename Fields, typename Record>
-void VisitConfig(Fields& fields, Record& c) {
+void VisitConfig(Fields& fields, Record& c, int64_t version) {
   PointFields visit(&fields);
   visit("model", c.model);
   VisitSettings(visit, c, {"stages", "threads"});
@@ -133,19 +160,37 @@ void VisitConfig(Fields& fields, Record& c) {
   VisitSettings(visit, c, {"slo_itl_s"});
   visit("seed", c.seed);
   visit("repetition", c.repetition);
+  if (version == 1) return;
+  VisitSettings(visit, c, {"layer_split", "context", "q2_layout", "prefix_caching", "stage_delay_us"});
+  visit("program_version", c.program_version);
+  visit("launch", c.launch);
+  visit("machine", c.machine);
+  visit("file_bytes", c.file_bytes);
+  visit("file_time_us", c.file_time_us);
+  visit("header_hash", c.header_hash);
+  visit("arrivals_hash", c.arrivals_hash);
+  visit("cluster", c.cluster);
+  visit("cluster_hash", c.cluster_hash);
+  visit("world", c.world);
+}
+
+// What stood in the first version's origin.
+template <typename Fields>
+void VisitFirstOrigin(Fields& fields, SweepConfig& c) {
+  PointFields visit(&fields);
+  visit("program_version", c.program_version);
+  visit("file_bytes", c.file_bytes);
+  visit("header_hash", c.header_hash);
 }
 
 template <typename Fields, typename Record>
 void VisitOrigin(Fields& fields, Record& o) {
   PointFields visit(&fields);
-  visit("program_version", o.program_version);
   visit("command", o.command);
   visit("started_at", o.started_at);
   visit("model_type", o.model_type);
   visit("model_bytes", o.model_bytes);
   visit("model_elements", o.model_elements);
-  visit("file_bytes", o.file_bytes);
-  visit("header_hash", o.header_hash);
   visit("host", o.host);
   visit("processor", o.processor);
   visit("cores", o.cores);
@@ -157,6 +202,9 @@ template <typename Fields, typename Record>
 void VisitStage(Fields& fields, Record& s) {
   PointFields visit(&fields);
   visit("host", s.host);
+  visit("processor", s.processor);
+  visit("cores", s.cores);
+  visit("memory_bytes", s.memory_bytes);
   visit("rank", s.rank);
   visit("first_layer", s.first_layer);
   visit("last_layer", s.last_layer);
@@ -200,6 +248,7 @@ void VisitResult(Fields& fields, Record& r) {
   visit("micro_batches", r.micro_batches);
   visit("prefill_rows", r.prefill_rows);
   visit("decode_rows", r.decode_rows);
+  visit("tokens_per_core_hour", r.tokens_per_core_hour);
   visit("rows_per_pass", r.rows_per_pass);
   visit("preemptions", r.preemptions);
   visit("relaunches", r.relaunches);
@@ -226,32 +275,79 @@ void VisitPrediction(Fields& fields, Record& p) {
   visit("bottleneck_is_link", p.bottleneck_is_link);
 }
 
-Json ConfigJson(const SweepConfig& config) {
+// SweepKey of a version of the record: a hash of its own form of the configuration.
+std::string KeyOf(const SweepConfig& config, int64_t version) {
   Json json = Json::object();
   JsonWriter fields(&json);
-  VisitConfig(fields, config);
-  return json;
+  VisitConfig(fields, config, version);
+  return ContentHash(CompactJson(json));
 }
 
-// All of a point that follows its key.
+// All of a point that follows its key, but its timeline and its prediction.
 template <typename Fields, typename Point>
-void VisitPoint(Fields& fields, Point& point) {
+void VisitPoint(Fields& fields, Point& point, int64_t version) {
   PointFields visit(&fields);
   visit("simulated", point.simulated);
   visit("error", point.error);
-  fields.Object("config", point.config, [](auto& f, auto& x) { VisitConfig(f, x); });
+  fields.Object("config", point.config, [version](auto& f, auto& x) { VisitConfig(f, x, version); });
   if (fields.Has("origin", true)) fields.Object("origin", point.origin, [](auto& f, auto& x) { VisitOrigin(f, x); });
   if (fields.Has("result", true)) fields.Object("result", point.result, [](auto& f, auto& x) { VisitResult(f, x); });
   fields.Objects("stages", point.stages, [](auto& f, auto& x) { VisitStage(f, x); });
+}
+
+template <typename Fields, typename Point>
+void VisitTraceOf(Fields& fields, Point& point) {
+  PointFields visit(&fields);
+  visit("trace", point.trace);
+}
+
+template <typename Fields, typename Point>
+void VisitPredictionOf(Fields& fields, Point& point) {
   fields.Object("prediction", point.prediction, [](auto& f, auto& x) { VisitPrediction(f, x); });
 }
 
-absl::StatusOr<SweepPoint> ReadPoint(const Json& document) {
+// The first version's points lack facts that decide a value: they are kept apart from later ones.
+absl::Status TakeFirstVersion(JsonReader& fields, SweepConfig* config) {
+  absl::Status status;
+  config->prefix_caching = false;
+  if (const Json* origin = fields.Find("origin", /*required=*/false); origin != nullptr) {
+    JsonReader inner("", "origin", *origin, &status);
+    VisitFirstOrigin(inner, *config);
+  }
+  absl::StrAppend(&config->program_version, config->program_version.empty() ? "" : " ", "(record 1)");
+  return status;
+}
+
+std::string TraceNameOf(absl::string_view key) { return absl::StrCat("traces/", key, ".json"); }
+
+bool IsTraceName(absl::string_view name) {
+  const absl::string_view key = absl::StripSuffix(absl::StripPrefix(name, "traces/"), ".json");
+  return key.size() == 16 && key.find_first_not_of("0123456789abcdef") == absl::string_view::npos &&
+         name == TraceNameOf(key);
+}
+
+// What a point is as good without: with an error it is left out.
+void ReadOptionalParts(const Json& document, SweepPoint* point, std::vector<std::string>* left_out) {
+  absl::Status traced, predicted;
+  JsonReader trace("", "", document, &traced), prediction("", "", document, &predicted);
+  VisitTraceOf(trace, *point);
+  if (traced.ok() && !point->trace.empty() && !IsTraceName(point->trace)) {
+    trace.Fail("trace", "traces/ and 16 hexadecimal digits and .json", ShownText(point->trace));
+  }
+  VisitPredictionOf(prediction, *point);
+  if (!traced.ok()) point->trace.clear();
+  if (!predicted.ok()) point->prediction.reset();
+  if (left_out == nullptr) return;
+  if (!traced.ok()) left_out->push_back(absl::StrCat(traced.message(), "; this point has no timeline here"));
+  if (!predicted.ok()) left_out->push_back(absl::StrCat(predicted.message(), "; this point has no prediction here"));
+}
+
+absl::StatusOr<SweepPoint> ReadPoint(const Json& document, std::vector<std::string>* left_out) {
   absl::Status status;
   SweepPoint point;
   JsonReader fields("", "", document, &status);
   int64_t version = 0;
-  fields.Field("version", version, {kSweepPointVersion, kSweepPointVersion});
+  fields.Field("version", version, {1, kSweepPointVersion});
   std::string key;
   fields.Field("key", key, kTextBytes, key);
   const Json* stages = fields.Find("stages", /*required=*/false);
@@ -260,11 +356,25 @@ absl::StatusOr<SweepPoint> ReadPoint(const Json& document) {
                 absl::StrCat(stages->size()));
   }
   RETURN_IF_ERROR(status);
-  VisitPoint(fields, point);
-  const std::string expected = SweepKey(point.config);
+  VisitPoint(fields, point, version);
+  const std::string expected = KeyOf(point.config, version);
   if (key != expected) fields.Fail("key", absl::StrCat(expected, ", that of this configuration"), ShownText(key));
   RETURN_IF_ERROR(status);
+  if (version == 1) RETURN_IF_ERROR(TakeFirstVersion(fields, &point.config));
+  ReadOptionalParts(document, &point, left_out);
   return point;
+}
+
+void AddVersionRemarks(SweepRecords* records) {
+  std::map<std::string, int64_t> others;
+  for (const SweepPoint& point : records->points) {
+    if (point.config.program_version != kProgramVersion) ++others[point.config.program_version];
+  }
+  for (const auto& [version, points] : others) {
+    records->remarks.push_back(absl::StrCat(
+        CountOf(points, "point"), points == 1 ? " was" : " were", " measured by version ", ShownText(version),
+        points == 1 ? " and is" : " and are", " kept apart; this program is version ", kProgramVersion));
+  }
 }
 
 std::string ErrorText(absl::string_view what, const std::string& path) {
@@ -292,30 +402,38 @@ Percentiles PercentilesOf(std::vector<double> values) {
   return result;
 }
 
-std::string SweepKey(const SweepConfig& config) {
-  // FNV-1a over the record's own form of the configuration.
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (const char c : CompactJson(ConfigJson(config))) {
-    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
-  }
+std::string ContentHash(absl::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
   return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
+}
+
+std::string SweepKey(const SweepConfig& config) { return KeyOf(config, kSweepPointVersion); }
+
+std::string SweepTraceName(const SweepConfig& config) { return TraceNameOf(SweepKey(config)); }
+
+std::string RepetitionsKey(SweepConfig config) {
+  config.repetition = 0;
+  return SweepKey(config);
 }
 
 std::string SweepPointLine(const SweepPoint& point) {
   Json json = {{"version", kSweepPointVersion}, {"key", SweepKey(point.config)}};
   JsonWriter fields(&json);
-  VisitPoint(fields, point);
+  VisitPoint(fields, point, kSweepPointVersion);
+  VisitTraceOf(fields, point);
+  VisitPredictionOf(fields, point);
   return CompactJson(json) + "\n";
 }
 
-absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line) {
+absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line, std::vector<std::string>* left_out) {
   if (line.size() > kMaxLineBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("the line: expected at most ", kMaxLineBytes, " bytes, found ", line.size()));
   }
   const absl::StatusOr<Json> document = ParseJson(line);
   if (!document.ok()) return absl::InvalidArgumentError(absl::StrCat("the line: ", document.status().message()));
-  return ReadPoint(*document);
+  return ReadPoint(*document, left_out);
 }
 
 absl::StatusOr<SweepRecords> ReadSweepFile(const std::string& path) {
@@ -328,7 +446,9 @@ absl::StatusOr<SweepRecords> ReadSweepFile(const std::string& path) {
     ++number;
     const bool ended = !file.eof();
     if (line.empty()) continue;
-    absl::StatusOr<SweepPoint> point = ParseSweepPoint(line);
+    std::vector<std::string> left_out;
+    absl::StatusOr<SweepPoint> point = ParseSweepPoint(line, &left_out);
+    for (const std::string& part : left_out) records.remarks.push_back(absl::StrCat("line ", number, ": ", part));
     if (!point.ok()) {
       if (!ended) records.cut = true;
       if (ended) records.refused.push_back(absl::StrCat("line ", number, ": ", point.status().message()));
@@ -343,6 +463,7 @@ absl::StatusOr<SweepRecords> ReadSweepFile(const std::string& path) {
     }
   }
   if (file.bad()) return absl::DataLossError(ErrorText("read", path));
+  AddVersionRemarks(&records);
   return records;
 }
 

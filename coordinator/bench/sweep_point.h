@@ -29,7 +29,7 @@
 
 namespace stagecoach {
 
-inline constexpr int kSweepPointVersion = 1;
+inline constexpr int kSweepPointVersion = 2;
 inline constexpr char kSweepFileName[] = "points.jsonl";  // in a sweep's directory
 
 // Of a sample of `count` values; all 0 where it is empty. A percentile is the smallest value that at least that share
@@ -41,11 +41,22 @@ struct Percentiles {
 };
 Percentiles PercentilesOf(std::vector<double> values);  // finite ones
 
-// What a point asks for. Of the job's settings the record has those that a sweep can be given: two points are the same
-// when all that the record has is (SweepKey).
+// What a point asks for, and all else that decides its value. Files count by their content, so that neither a changed
+// file nor another machine gives two values one key. Of the job's settings the record has those that decide a value.
 struct SweepConfig : JobSettings {
   std::string model;  // absolute path, or dummy://<shape>/<type>
-  std::string hosts;  // host list or host file as it was given; empty: this host
+  std::string hosts;  // with their slots, in their order: "node1:2,node2:2"; empty: this host
+
+  std::string program_version;  // of a record of an earlier version: "0.1.0 (record 1)"
+  std::string launch;           // what was asked of the launch: "mpirun's arguments --bind-to core"
+  std::string machine;          // of a measured point: processor and cores of the coordinator's host
+  uint64_t file_bytes = 0;      // of all shards; 0: the model has no file
+  int64_t file_time_us = 0;     // since the epoch: when a shard was last changed
+  std::string header_hash;      // of the first shard, 16 hexadecimal digits
+  std::string arrivals_hash;    // of a trace's file (ContentHash)
+  std::string cluster;          // of a simulated point: what its hosts are known from, "cluster hosts.json"
+  std::string cluster_hash;     // of these hosts
+  std::string world;            // of a simulated point: what was asked of its world, "wake 50 us, a stage lost at 3 s"
 
   std::string arrivals = "closed";  // "closed", "poisson:<requests a second>", "trace:<file>"
   int64_t concurrency = 0;          // closed loop: requests under way at any time; 0: open loop
@@ -59,19 +70,23 @@ struct SweepConfig : JobSettings {
   friend bool operator==(const SweepConfig&, const SweepConfig&) = default;
 };
 
-// 16 hexadecimal digits: a hash of all fields, the same in every program of this version of the record.
+// 16 hexadecimal digits: a hash of all fields, the same in every program of this version of the record. No file is
+// read.
 std::string SweepKey(const SweepConfig& config);
+// The same without the repetition: values under one such key are repetitions of each other, others are not.
+std::string RepetitionsKey(SweepConfig config);
+// Where a point's timeline is kept, in the sweep's directory: "traces/<key>.json".
+std::string SweepTraceName(const SweepConfig& config);
+// Of a file's text or a document: 16 hexadecimal digits.
+std::string ContentHash(absl::string_view text);
 
 // On what it ran, and how to run it again.
 struct SweepOrigin {
-  std::string program_version;
   std::string command;       // a command line that measures this point
   std::string started_at;    // UTC, 2026-11-22T16:00:00Z
   std::string model_type;    // "qwen3 0.6B Q8_0"
   uint64_t model_bytes = 0;  // of all tensors
   uint64_t model_elements = 0;
-  uint64_t file_bytes = 0;  // of all shards
-  std::string header_hash;  // of the first shard, 16 hexadecimal digits
   std::string host;         // of the coordinator
   std::string processor;    // of that host
   int64_t cores = 0;        // that the coordinator's host allows
@@ -84,6 +99,9 @@ struct SweepOrigin {
 // other points may have run before.
 struct SweepStage {
   std::string host;
+  std::string processor;      // of the host; empty: not known
+  int64_t cores = 0;          // that the host allows; 0: not known
+  uint64_t memory_bytes = 0;  // of the host; 0: not known
   int64_t rank = 0;
   int64_t first_layer = 0, last_layer = 0;  // the last one exclusive
   int64_t threads = 0;
@@ -115,7 +133,8 @@ struct SweepResult {
   double bubble = 0;                  // share of the stages' time in busy_s that they did not compute
   double bubble_floor = 0;            // the same work could not have had less (coordinator/engine/bubble_meter.h)
   int64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0;
-  double rows_per_pass = 0;  // rows of a micro-batch on average: each reads all weights once
+  double tokens_per_core_hour = 0;  // output tokens an hour over the cores of all hosts with stages; 0: not known
+  double rows_per_pass = 0;         // rows of a micro-batch on average: each reads all weights once
   int64_t preemptions = 0, relaunches = 0;
   friend bool operator==(const SweepResult&, const SweepResult&) = default;
 };
@@ -148,20 +167,23 @@ struct SweepPoint {
   SweepResult result;
   std::vector<SweepStage> stages;  // in pipeline order; none where the job never was ready
   std::optional<SweepPrediction> prediction;
+  std::string trace;  // the SweepTraceName of its timeline, as of when it was measured; empty: there is none
 
   bool ok() const { return error.empty(); }
   bool link_emulated() const { return config.emulated_link != EmulatedLink(); }
   friend bool operator==(const SweepPoint&, const SweepPoint&) = default;
 };
 
-// The point as one line, with its newline. Numbers that are not finite are written as 0.
+// The point as one line, with its newline, which ParseSweepPoint reads whatever the point has: numbers that are not
+// finite are written as 0, others out of range as the nearest that is in it, texts that are too long without their end.
 std::string SweepPointLine(const SweepPoint& point);
 
 // Reads such a line, with or without its newline; whatever stands in it, nothing but this point's texts takes memory.
 // Absent fields have their defaults, but for `version`, `key` and `config`; fields of other names are passed over.
-// kInvalidArgument: the field, what was expected and what was found; also where the key is not that of the
-// configuration.
-absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line);
+// Earlier versions of the record are read, too. A prediction with an error is left out, and a timeline's name that none
+// has (it must not lead out of the directory); `left_out` says why. kInvalidArgument: the field, what was expected and
+// what was found; also where the key is not that of the configuration.
+absl::StatusOr<SweepPoint> ParseSweepPoint(absl::string_view line, std::vector<std::string>* left_out = nullptr);
 
 // The file of a sweep's points: one line each, added as they finish and never changed. Whoever stops half-way leaves
 // whole lines and at most a part of one at the end.
@@ -169,6 +191,8 @@ struct SweepRecords {
   std::vector<SweepPoint> points;    // of each key the line that came last, measured and simulated each for
                                      // itself; in the order in which they came first
   std::vector<std::string> refused;  // "line 3: <why>": lines that are no points
+  std::vector<std::string> remarks;  // sentences about points that are here: what was left out of one, and how many are
+                                     // of another version of the program
   bool cut = false;                  // the last line lacks its end and is no point
 };
 

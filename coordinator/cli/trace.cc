@@ -1,7 +1,12 @@
 // trace: what the timeline of a run says. Reads a file that --trace has written.
 
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
 #include "CLI/App.hpp"
 #include "absl/strings/str_format.h"
+#include "common/base/shown_text.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "coordinator/cli/options/option_values.h"
@@ -19,6 +24,33 @@ constexpr const char* kStateNames[kStageStates] = {"compute", "send", "wait upst
 constexpr const char* kStateKeys[kStageStates] = {"compute_us", "send_us", "wait_upstream_us", "wait_downstream_us",
                                                   "idle_us"};
 
+// What to do about a cause of the bubble, in the order of kBubbleCauses.
+constexpr const char* kRemedies[] = {
+    "more requests at once (--max-num-seqs), or fewer stages (--pp)",
+    "split the layers by what they cost (`coordinator plan`, then --plan), or leave the slow host out",
+    "more or longer requests in one run: this is its beginning and its end, and steps of unequal length "
+    "(a smaller --prefill-chunk)",
+    "faster links or smaller frames (--wire-dtype bf16), or more requests at once, which compute meanwhile",
+    "more requests at once in fewer groups (--decode-groups), or a core for the coordinator alone"};
+static_assert(std::size(kRemedies) == std::size(kBubbleCauses));
+constexpr char kRemedyOfHopsInAHost[] =
+    "fewer stages (--pp), for all are on one host and no link is in between, or more requests at once, which compute "
+    "meanwhile";
+
+const char* RemedyOf(const TraceJob& job, const BubbleCauses& causes) {
+  const std::vector<TraceStage>& stages = job.header.stages;
+  const bool one_host = std::all_of(stages.begin(), stages.end(),
+                                    [&](const TraceStage& stage) { return stage.host == job.header.coordinator_host; });
+  for (size_t i = 0; i < std::size(kBubbleCauses); ++i) {
+    if (kBubbleCauses[i].name != absl::string_view(causes.Main())) continue;
+    return one_host && kBubbleCauses[i].share == &BubbleCauses::hop ? kRemedyOfHopsInAHost : kRemedies[i];
+  }
+  return "";
+}
+
+// A host names itself.
+std::string HostText(const std::string& host) { return IsPlainName(host, 255) ? host : ShownText(host); }
+
 std::string SecondsText(int64_t us) { return absl::StrFormat("%d.%06d", us / 1000000, us % 1000000); }
 std::string ShareText(double share) { return absl::StrFormat("%.1f %%", 100 * share); }
 
@@ -31,7 +63,7 @@ std::string StagesText(const TraceJob& job, const TraceSummary& summary) {
     const TraceStage& stage = job.header.stages[static_cast<size_t>(s)];
     const StageClock& clock = job.clocks[static_cast<size_t>(s)];
     const StateSums& us = summary.stages[static_cast<size_t>(s)];
-    std::vector<std::string> row = {absl::StrCat(s), stage.host,
+    std::vector<std::string> row = {absl::StrCat(s), HostText(stage.host),
                                     absl::StrCat(stage.first_layer, "-", stage.last_layer - 1)};
     for (const int64_t part : us) row.push_back(SecondsText(part));
     row.push_back(SecondsText(summary.wall_us));
@@ -43,23 +75,41 @@ std::string StagesText(const TraceJob& job, const TraceSummary& summary) {
   return table.Text();
 }
 
-std::string CausesText(const TraceSummary& summary) {
+std::string CausesText(const TraceJob& job, const TraceSummary& summary) {
   const BubbleCauses& causes = summary.causes;
-  std::string text = absl::StrCat("bubble    ", ShareText(causes.bubble), " of the ",
-                                  absl::StrFormat("%.3f", causes.busy_us * 1e-6), " s with work");
+  std::string text =
+      absl::StrCat("bubble    ", ShareText(causes.bubble), " of the ", absl::StrFormat("%.3f", causes.busy_us * 1e-6),
+                   " s with work, floor for this work ", ShareText(causes.floor));
   const char* separator = ": ";
   for (const auto& cause : kBubbleCauses) {
     absl::StrAppend(&text, separator, cause.name, " ", ShareText(causes.*cause.share));
     separator = ", ";
   }
-  if (*causes.Main() != '\0') absl::StrAppend(&text, "\ncause     mostly ", causes.Main());
+  if (*causes.Main() != '\0') {
+    absl::StrAppend(&text, "\ncause     mostly ", causes.Main(), "\nremedy    ", RemedyOf(job, causes));
+  }
   return absl::StrCat(text, "\n");
+}
+
+// What is not in the trace, though it was in the run.
+std::string GapsText(const TraceJob& job) {
+  std::string text;
+  if (job.cut) {
+    text =
+        "cut       the job did not end in order, or its file was full or lost its end: what was in flight then, and "
+        "what came after, is not in the trace\n";
+  }
+  if (job.missing() > 0) {
+    absl::StrAppend(&text, "missing   ", job.missing(), " micro-batches, which the disk was too slow for\n");
+  }
+  return text;
 }
 
 std::string JobText(const TraceJob& job, const TraceSummary& summary) {
   return absl::StrCat(job.header.simulated ? "simulated " : "", summary.micro_batches, " micro-batches, ",
                       summary.prefill_rows, " prefill rows and ", summary.decode_rows, " decode rows in ",
-                      SecondsText(summary.wall_us), " s\n\n", StagesText(job, summary), "\n", CausesText(summary));
+                      SecondsText(summary.wall_us), " s\n", GapsText(job), "\n", StagesText(job, summary), "\n",
+                      CausesText(job, summary));
 }
 
 Json JobJson(const TraceJob& job, const TraceSummary& summary) {
@@ -84,12 +134,22 @@ Json JobJson(const TraceJob& job, const TraceSummary& summary) {
   Json shares = Json::object(), options = Json::object();
   for (const auto& cause : kBubbleCauses) shares[cause.key] = summary.causes.*cause.share;
   for (const auto& [name, value] : job.header.options) options[name] = value;
-  return {{"version", job.header.version},        {"simulated", job.header.simulated},
-          {"wall_us", summary.wall_us},           {"micro_batches", summary.micro_batches},
-          {"prefill_rows", summary.prefill_rows}, {"decode_rows", summary.decode_rows},
-          {"busy_us", summary.causes.busy_us},    {"bubble", summary.causes.bubble},
-          {"bubble_shares", std::move(shares)},   {"bubble_cause", summary.causes.Main()},
-          {"stages", std::move(stages)},          {"options", std::move(options)}};
+  return {{"version", job.header.version},
+          {"simulated", job.header.simulated},
+          {"wall_us", summary.wall_us},
+          {"micro_batches", summary.micro_batches},
+          {"prefill_rows", summary.prefill_rows},
+          {"decode_rows", summary.decode_rows},
+          {"busy_us", summary.causes.busy_us},
+          {"bubble", summary.causes.bubble},
+          {"bubble_floor", summary.causes.floor},
+          {"bubble_shares", std::move(shares)},
+          {"bubble_cause", summary.causes.Main()},
+          {"remedy", RemedyOf(job, summary.causes)},
+          {"cut", job.cut},
+          {"missing_micro_batches", job.missing()},
+          {"stages", std::move(stages)},
+          {"options", std::move(options)}};
 }
 
 class TraceVerb : public Verb {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/base/shown_text.h"
 #include "common/host/host_info.h"
@@ -33,6 +34,11 @@ constexpr const char* kLevelNames[] = {"ok", "warning", "error"};  // by Finding
 const char* LevelName(const Finding& finding) { return kLevelNames[static_cast<size_t>(finding.level)]; }
 
 std::string Gib(uint64_t bytes) { return absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / 1073741824.0); }
+std::string IsaOf(const pb::Hello& hello) {
+  if (hello.isas().empty()) return "no instruction set";
+  return InstructionSetName(static_cast<pb::InstructionSet>(*hello.isas().rbegin()));
+}
+
 // A host of the probe with the report of its first stage.
 struct ProbedHostFacts {
   std::string subject;
@@ -90,14 +96,11 @@ void FindHosts(const pb::ProbeReport& report, Findings* out) {
     facts.stages = static_cast<int>(group.stages.size());
     for (const int stage : group.stages) facts.threads += report.stages(stage).threads();
     for (const pb::CpuPlace& cpu : facts.hello.cpus()) facts.nodes = std::max(facts.nodes, cpu.node() + 1);
-    const std::string isa = facts.hello.isas().empty()
-                                ? "no instruction set"
-                                : InstructionSetName(static_cast<pb::InstructionSet>(*facts.hello.isas().rbegin()));
     out->push_back(Finding::Ok(
-        facts.subject,
-        absl::StrCat(CountOf(facts.stages, "stage"), ", ", CountOf(facts.hello.allowed_cores(), "core"), ", ", isa,
-                     ", ", Gib(facts.hello.available_memory_bytes()), " of ", Gib(facts.host.memory_bytes()),
-                     " free, huge pages ", facts.host.huge_pages().empty() ? "not known" : facts.host.huge_pages())));
+        facts.subject, absl::StrCat(CountOf(facts.stages, "stage"), ", ", CountOf(facts.hello.allowed_cores(), "core"),
+                                    ", ", IsaOf(facts.hello), ", ", Gib(facts.hello.available_memory_bytes()), " of ",
+                                    Gib(facts.host.memory_bytes()), " free, huge pages ",
+                                    facts.host.huge_pages().empty() ? "not known" : facts.host.huge_pages())));
     FindWeaknesses(facts, out);
   }
 }
@@ -131,19 +134,30 @@ void FindLinks(const pb::ProbeReport& report, Findings* out) {
   }
 }
 
+// `own_path`: what the host file says of a host; empty: nothing.
+std::string WhereToHaveTheModel(absl::string_view own_path) {
+  if (own_path.empty()) {
+    return "put the same file there, say where it is by model=PATH in the host file, or give --weights stream";
+  }
+  return absl::StrCat("put the same file there, or mend model=", own_path, " of this host in the host file");
+}
+
 void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model, Findings* out) {
   if (model.empty()) return;
   int same = 0;
   for (const pb::ProbedStage& stage : report.stages()) {
     const std::string name = StageOf(report, stage.stage());
     const std::vector<FileFingerprint> found = FromProto(stage.model().fingerprints());
+    const std::string& own_path = report.hellos(stage.stage() + 1).model_path();
     if (stage.model_code() != 0) {
-      out->push_back(Finding::Error(name, stage.model_error(), "put the file at the same path on every host",
-                                    ExitCode::kInputFile));
+      out->push_back(Finding::Error(name, stage.model_error(), WhereToHaveTheModel(own_path), ExitCode::kInputFile));
     } else if (!SameContent(found, model)) {  // as a stage does
-      out->push_back(Finding::Error(
-          name, "its model file is another one than here (size, header and samples of the data are compared)",
-          "put the same file there", ExitCode::kInputFile));
+      const std::string path = own_path.empty() ? "" : absl::StrCat(" '", own_path, "'");
+      out->push_back(Finding::Error(name,
+                                    absl::StrCat("its model file", path,
+                                                 " is another one than here (size, header and samples of the data are "
+                                                 "compared)"),
+                                    WhereToHaveTheModel(own_path), ExitCode::kInputFile));
     } else {
       ++same;
     }
@@ -161,9 +175,36 @@ bool IsSpare(const std::vector<LaunchHost>& hosts, const std::string& name) {
                      [&](const LaunchHost& host) { return host.name() == name && host.slots.spare; });
 }
 
+// Where the host file says that a host has the model; empty: it does not.
+std::string OwnModelOf(const std::vector<LaunchHost>& hosts, const std::string& name) {
+  const auto host =
+      std::find_if(hosts.begin(), hosts.end(), [&](const LaunchHost& candidate) { return candidate.name() == name; });
+  return host == hosts.end() ? "" : host->slots.model;
+}
+
+// What a host says of its networks.
+std::string NetworkText(const std::string& name) {
+  return IsPlainName(absl::StrReplaceAll(name, {{":", "."}}), 64) ? name : ShownText(name);
+}
+
+// What a spare host would bring; no stage tells of it.
+std::string SpareText(const HostAnswer& answer) {
+  const pb::Hello& hello = answer.report->hello();
+  std::vector<std::string> links;
+  for (const pb::HostAddress& address : answer.report->addresses()) {
+    if (address.loopback()) continue;
+    links.push_back(absl::StrCat(NetworkText(address.interface()), " (", NetworkText(address.address()), ", MTU ",
+                                 address.mtu(), ")"));
+  }
+  return absl::StrCat("; spare: ", CountOf(hello.allowed_cores(), "core"), ", ", IsaOf(hello), ", ",
+                      Gib(hello.available_memory_bytes()), " free",
+                      links.empty() ? "" : absl::StrCat(", links ", absl::StrJoin(links, ", ")),
+                      answer.model.empty() ? "" : absl::StrCat(", has the model at '", answer.model, "'"));
+}
+
 // Why a job cannot use a host; empty where it can. `shortages`: of launch_check.h.
 std::optional<Finding> WhyNotUsed(const std::string& subject, const HostAnswer& answer, const pb::Hello& own,
-                                  const std::vector<std::string>& shortages) {
+                                  absl::string_view own_model, const std::vector<std::string>& shortages) {
   if (!answer.report.has_value()) {
     const std::string said = answer.said.empty() ? "" : absl::StrCat("; its login wrote ", ShownText(answer.said));
     return Finding::Error(
@@ -177,8 +218,7 @@ std::optional<Finding> WhyNotUsed(const std::string& subject, const HostAnswer& 
   if (!shortages.empty()) return ErrorOfMessage(subject, absl::StrJoin(shortages, "; "));
   if (answer.LacksModel()) {
     return Finding::Error(subject, absl::StrCat("cannot read the model file '", answer.model, "'"),
-                          "put it there, say where it is by model=PATH in the host file, or give --weights stream",
-                          ExitCode::kInputFile);
+                          WhereToHaveTheModel(own_model), ExitCode::kInputFile);
   }
   return std::nullopt;
 }
@@ -217,7 +257,8 @@ Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hell
   for (const HostAnswer& answer : answers) {
     std::vector<std::string> shortages;
     if (answer.report.has_value()) shortages = ShortagesThere(*answer.report, answer.host, hosts, stages, threads);
-    why_not[answer.host] = WhyNotUsed(absl::StrCat("host ", answer.host), answer, own, shortages);
+    why_not[answer.host] =
+        WhyNotUsed(absl::StrCat("host ", answer.host), answer, own, OwnModelOf(hosts, answer.host), shortages);
     if (why_not[answer.host].has_value()) left_out.insert(answer.host);
   }
   const bool others_do = OthersSuffice(hosts, stages, left_out);
@@ -230,7 +271,8 @@ Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hell
       continue;
     }
     findings.push_back(
-        Finding::Ok(subject, absl::StrCat("can be reached, version ", answer.report->hello().program_version())));
+        Finding::Ok(subject, absl::StrCat("can be reached, version ", answer.report->hello().program_version(),
+                                          IsSpare(hosts, answer.host) ? SpareText(answer) : "")));
     for (const pb::LeftProcess& left : answer.report->left()) {
       findings.push_back(Finding::Warning(subject,
                                           absl::StrCat("process ", left.pid(), " (", left.name(), ", state ",

@@ -38,8 +38,11 @@ void BubbleMeter::Confirmed(const StepResult& result, int64_t now_us) {
 }
 
 void BubbleMeter::Sent(int64_t start_us, int64_t us, Stage* stage) {
-  Add(us, &stage->send_us);
   if (start_us == 0) return;  // there was none
+  // Sends of queued frames overlap: the time of both is counted once.
+  const int64_t end_us = start_us + us;
+  Add(std::clamp<int64_t>(end_us - stage->sent_until_us, 0, us), &stage->send_us);
+  stage->sent_until_us = std::max(stage->sent_until_us, end_us);
   stage->hop_us += (static_cast<double>(us) - stage->hop_us) / (stage->hop_us == 0 ? 1 : 8);
 }
 

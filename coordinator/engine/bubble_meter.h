@@ -27,6 +27,7 @@ class BubbleMeter {
   // Up to now; what is in flight has brought no times of stages yet.
   int64_t busy_us(int64_t now_us) const;  // with at least one micro-batch in flight
   int64_t compute_us(int stage) const { return stages_[stage].compute_us; }
+  // In which at least one frame was being sent, of the sends that were told.
   int64_t send_us(int stage) const { return stages_[stage].send_us; }
   // Moving average of a send, in which each counts for an eighth. 0: none yet.
   int64_t hop_us(int stage) const { return std::llround(stages_[stage].hop_us); }
@@ -41,6 +42,7 @@ class BubbleMeter {
   struct Stage {
     int64_t compute_us = 0, send_us = 0;  // measured; at most kMostUs
     int64_t send_start_us = 0;            // of the send told last
+    int64_t sent_until_us = 0;            // the latest end of those told
     double hop_us = 0;
     double free_us = 0;  // ideal pipeline: when it is free again
   };

@@ -79,6 +79,8 @@ absl::Status Engine::Take(SubmitCommand command) {
   live.reports_progress = command.reports_progress && spec.output.empty();
   RecordedCommand recorded = {.sequence = id,
                               .confirmed = confirmed_,
+                              .request = request,
+                              .at_us = live.arrived_us,
                               .prompt_tokens = static_cast<int64_t>(spec.prompt.size()),
                               .output_tokens = static_cast<int64_t>(spec.output.size()),
                               .max_new_tokens = spec.max_new_tokens,
@@ -118,7 +120,11 @@ absl::Status Engine::Take(const CancelCommand& command) {
   end.cost.cached_tokens = sequence->cached_tokens;
   RETURN_IF_ERROR(scheduler_->Cancel(entry->second));
   if (steps_ != nullptr) {
-    inputs_.commands.push_back({.sequence = entry->second, .confirmed = confirmed_, .cancel = true});
+    inputs_.commands.push_back({.sequence = entry->second,
+                                .confirmed = confirmed_,
+                                .cancel = true,
+                                .request = command.request,
+                                .at_us = clock_->NowUs()});
   }
   End(std::move(end));
   return absl::OkStatus();

@@ -127,6 +127,9 @@ void JobReport::Describe(int stage, pb::StageSummary* out) const {
   out->set_stage(stage);
   out->set_rank(record.rank);
   out->set_host(record.host);
+  out->set_processor(record.processor);
+  out->set_cores(record.cores);
+  out->set_memory_bytes(record.memory_bytes);
   out->set_pid(record.pid);
   out->set_first_layer(assignment.first_layer());
   out->set_last_layer(assignment.last_layer());

@@ -29,7 +29,7 @@ std::vector<std::pair<std::string, std::string>> OptionsOf(const pb::ConfigureJo
   for (const google::protobuf::FieldDescriptor* field : fields) {
     if (field->is_repeated()) continue;
     std::string& value = options.emplace_back(field->name(), "").second;
-    if (field->type() == google::protobuf::FieldDescriptor::TYPE_BYTES) {
+    if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_STRING) {
       value = job.GetReflection()->GetString(job, field);
     } else {
       google::protobuf::TextFormat::PrintFieldValueToString(job, field, -1, &value);

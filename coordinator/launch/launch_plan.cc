@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -76,6 +77,30 @@ absl::StatusOr<AllocatedHosts> HostsOf(const LaunchOptions& options) {
   return named;
 }
 
+// Puts the hosts of a plan's stages before the others, in its order and with its numbers of stages; the others take the
+// place of lost ones. Leaves all as it is where the plan names a host that is not there: what the engine then says is
+// clearer. Names are compared up to the first dot.
+void OrderAsPlanned(const pb::PlannedFor& planned, std::vector<LaunchHost>* hosts) {
+  const auto shorter = [](absl::string_view name) { return name.substr(0, name.find('.')); };
+  std::vector<LaunchHost> ordered, others = *hosts;
+  for (int s = 0; s < planned.stages_size();) {
+    const absl::string_view name = shorter(planned.stages(s).host());
+    int stages = 1;
+    while (s + stages < planned.stages_size() && shorter(planned.stages(s + stages).host()) == name) ++stages;
+    const auto found = std::find_if(others.begin(), others.end(), [&](const LaunchHost& host) {
+      return shorter(host.name()) == name && host.slots.slots >= stages;
+    });
+    if (found == others.end()) return;
+    ordered.push_back(std::move(*found));
+    ordered.back().slots.slots = stages;
+    ordered.back().slots.spare = false;
+    others.erase(found);
+    s += stages;
+  }
+  ordered.insert(ordered.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
+  *hosts = std::move(ordered);
+}
+
 }  // namespace
 
 bool LaunchPlan::AllHere() const {
@@ -112,13 +137,16 @@ absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options) {
     const bool here = IsThisHost(host.name);
     resolved.hosts.push_back({std::move(host), here});
   }
+  if (options.job.has_planned_for()) OrderAsPlanned(options.job.planned_for(), &resolved.hosts);
   const int64_t slots = SlotsOf(resolved.hosts);
   const int64_t wanted = options.stages != 0 ? options.stages : slots;
   RETURN_IF_ERROR(CheckJobField(JobLimits::kStages, wanted));
   if (wanted > slots) {
+    const absl::string_view fewer =
+        options.job.has_planned_for() ? "make a new plan for these, or leave `planned_for` out" : "lower `stages`";
     return absl::InvalidArgumentError(absl::StrCat(wanted, " stages need ", wanted, " slots, but ", named.source,
-                                                   " has ", slots,
-                                                   "; lower `stages`, or give more slots (`hosts` says which)"));
+                                                   " has ", slots, "; ", fewer,
+                                                   ", or give more slots (`hosts` says which)"));
   }
   resolved.stages = static_cast<int>(wanted);
   return resolved;

@@ -40,7 +40,13 @@ Roster::Roster(const std::vector<pb::Hello>& hellos, int64_t progress_timeout_us
     : progress_timeout_us_(progress_timeout_us), moved_us_(now_us) {
   for (const pb::Hello& hello : hellos) {
     CHECK(!StageOfRank(hello.rank()).has_value());
-    records_.push_back({.rank = hello.rank(), .host = hello.host(), .pid = hello.pid(), .heard_us = now_us});
+    records_.push_back({.rank = hello.rank(),
+                        .host = hello.host(),
+                        .pid = hello.pid(),
+                        .processor = hello.processor(),
+                        .cores = hello.allowed_cores(),
+                        .memory_bytes = hello.memory_bytes(),
+                        .heard_us = now_us});
   }
 }
 

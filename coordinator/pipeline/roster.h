@@ -21,8 +21,11 @@ struct StageRecord {
   int rank = 0;
   std::string host;
   int64_t pid = 0;
-  pb::Heartbeat heartbeat;  // the latest
-  pb::StageReady ready;     // set once is_ready
+  std::string processor;      // of its host
+  int32_t cores = 0;          // "
+  uint64_t memory_bytes = 0;  // "
+  pb::Heartbeat heartbeat;    // the latest
+  pb::StageReady ready;       // set once is_ready
   bool is_ready = false;
   int64_t heard_us = 0;  // when anything last came from it
 };

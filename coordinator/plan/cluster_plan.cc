@@ -11,6 +11,7 @@
 #include "common/model/footprint.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
+#include "coordinator/plan/choice/split_choice.h"
 #include "coordinator/plan/saved_plan.h"
 
 namespace stagecoach {
@@ -87,13 +88,17 @@ absl::StatusOr<std::shared_ptr<PlannedPipeline>> PipelineOn(const ClusterQuestio
   pipeline.wake_s = question.wake_us * 1e-6;
   const std::vector<StageCpus> cpus = PlanCpus(hellos, question.job.threads(), /*bind=*/false);
   for (size_t s = 0; s < at.size(); ++s) {
-    planned->costs.emplace_back(&profile.hosts[at[s]], cpus[s].threads, &planned->parts, measured);
+    planned->hosts.push_back(HostWith(profile.hosts[static_cast<size_t>(at[s])], isas.isas[s]));
+    planned->costs.emplace_back(&planned->hosts.back(), cpus[s].threads, &planned->parts, measured);
     PipelineStage& stage = pipeline.stages.emplace_back();
     stage.costs = &planned->costs.back();
     stage.host = at[s];
     stage.host_stages = static_cast<int>(std::count(at.begin(), at.end(), at[s]));
     ASSIGN_OR_RETURN(stage.link, LinkFrom(profile, at[s], s + 1 < at.size() ? at[s + 1] : profile.coordinator));
   }
+  std::vector<PipelineUplink> uplinks;
+  for (const UplinkFacts& uplink : profile.uplinks) uplinks.push_back({uplink.bytes_per_s(), uplink.hosts});
+  ShareUplinks(uplinks, &pipeline);
   return planned;
 }
 
@@ -121,12 +126,8 @@ PartitionInput PartitionCosts(const ClusterQuestion& question, const PlannedPipe
     const StageCosts& on = costs.costs[static_cast<size_t>(s)];
     PartCosts& all = input.costs.emplace_back();
     all.layers.assign(costs.parts.layers.size(), 0);
-    for (size_t layer = 0; layer < all.layers.size(); ++layer) {
-      const auto number = static_cast<int64_t>(layer);
-      double prompt = 0;
-      for (const StepLoad& load : chunks.loads) prompt += chunks.each * on.Layer(number, load, active);
-      all.layers[layer] = steps * on.Layer(number, decode, active) + sequences * prompt;
-    }
+    on.AddLayers(decode, active, steps, &all.layers);
+    for (const StepLoad& load : chunks.loads) on.AddLayers(load, active, sequences * chunks.each, &all.layers);
     all.head = steps * on.Head(decode, active) + sequences * on.Head(StepLoad::Decode(1, 1), active);
     const double rows = steps * decode.rows + sequences * static_cast<double>(question.load.prompt_tokens);
     input.hop_cost.push_back(LinkSeconds(pipeline, s, rows));
@@ -134,11 +135,10 @@ PartitionInput PartitionCosts(const ClusterQuestion& question, const PlannedPipe
   return input;
 }
 
-double LoadTokensPerS(const ClusterQuestion& question, double sequences, const DecodePrediction& decode,
-                      const PrefillPrediction& prefill) {
+double LoadTokensPerS(const ClusterQuestion& question, double sequences, double itl_s, double prompt_tokens_per_s) {
   const auto prompt = static_cast<double>(question.load.prompt_tokens);
   const auto output = static_cast<double>(question.load.output_tokens);
-  return sequences * output / (sequences * prompt / prefill.tokens_per_s + DecodedTokens(question.load) * decode.itl_s);
+  return sequences * output / (sequences * prompt / prompt_tokens_per_s + DecodedTokens(question.load) * itl_s);
 }
 
 // In this number of groups, or more if micro-batches take no more rows.
@@ -151,6 +151,74 @@ DecodePrediction DecodeIn(const ClusterQuestion& question, const PipelineModel& 
                        static_cast<int>(groups));
 }
 
+// What the layers cost on each stage in these steps, with so many micro-batches in flight.
+std::shared_ptr<const SplitSums> SumsOf(const PlannedPipeline& planned, const std::vector<StepLoad>& loads,
+                                        int in_flight) {
+  auto sums = std::make_shared<SplitSums>();
+  for (int s = 0; s < planned.model.size(); ++s) {
+    const StageCosts& costs = planned.costs[static_cast<size_t>(s)];
+    const double active = ActiveStages(planned.model, s, in_flight);
+    std::vector<double> layers(planned.parts.layers.size(), 0);
+    for (const StepLoad& load : loads) costs.AddLayers(load, active, 1, &layers);
+    std::vector<double>& before = sums->before.emplace_back(1, 0.0);
+    for (const double seconds : layers) before.push_back(before.back() + seconds);
+    if (s + 1 < planned.model.size()) continue;
+    for (const StepLoad& load : loads) sums->head += costs.Head(load, active);
+  }
+  return sums;
+}
+
+// The load of a plan as its split decides it (prediction.h). `asked`: micro-batches in flight; 0: any number, of many
+// stages the plan's own.
+SplitLoad SplitLoadOf(const ClusterQuestion& question, const PlannedPipeline& planned, const ClusterPlan& plan,
+                      int asked) {
+  constexpr int kFewStages = 16;
+  const PipelineModel& pipeline = planned.model;
+  const int stages = pipeline.size();
+  const PromptChunks chunks = ChunksOf(question.load.prompt_tokens, plan.prefill.chunk, pipeline.window());
+  const auto prompt_rows = static_cast<double>(question.load.prompt_tokens);
+  const auto count = static_cast<double>(chunks.loads.size());
+  double latency_s = pipeline.to_first_s + (stages + 1) * pipeline.wake_s + pipeline.turn_s, row_s = 0, row_floor_s = 0;
+  for (int s = 0; s < stages; ++s) {
+    latency_s += pipeline.stages[static_cast<size_t>(s)].link.latency_s;
+    row_s += LinkSeconds(pipeline, s, 1);
+    row_floor_s = std::max(row_floor_s, LinkSeconds(pipeline, s, 1));
+  }
+  for (const SharedWire& wire : pipeline.wires) row_floor_s = std::max(row_floor_s, WireSeconds(pipeline, wire, 1));
+  const auto floor_of = [&](double steps, double rows) {
+    return std::max(steps * pipeline.turn_s, rows * row_floor_s);
+  };
+  const int one = asked > 0 ? asked : stages > kFewStages ? plan.job.micro_batches : 0;
+  const bool shared = std::any_of(pipeline.stages.begin(), pipeline.stages.end(),
+                                  [](const PipelineStage& stage) { return stage.host_stages > 1; });
+  std::shared_ptr<const SplitSums> sums;
+  SplitLoad load;
+  for (int in_flight = one > 0 ? one : 1; in_flight <= (one > 0 ? one : 2 * stages); ++in_flight) {
+    if (sums == nullptr || (shared && in_flight <= stages)) sums = SumsOf(planned, chunks.loads, in_flight);
+    load.prompts.push_back({.sums = sums,
+                            .times = static_cast<double>(plan.sequences) * chunks.each,
+                            .floor = floor_of(count, prompt_rows / chunks.each),
+                            .around = 1.0 / in_flight,
+                            .fixed = count * latency_s + prompt_rows / chunks.each * row_s});
+    const int64_t most_rows = question.job.max_num_batched_tokens();
+    const bool fixed_groups = one > 0 || question.job.decode_groups() > 0;
+    const int64_t at_once = fixed_groups ? plan.decode.in_flight : std::min<int64_t>(in_flight, plan.sequences);
+    if ((fixed_groups || at_once < in_flight) && !load.decode.empty()) continue;
+    const int64_t groups = std::max(at_once, (plan.sequences + most_rows - 1) / most_rows);
+    const double rows = static_cast<double>(plan.sequences) / static_cast<double>(groups);
+    const double count_of = static_cast<double>(groups), rounds = count_of / static_cast<double>(at_once);
+    load.decode.push_back(
+        {.sums = SumsOf(planned, {StepLoad::Decode(rows, question.load.decode_context(), pipeline.window())},
+                        static_cast<int>(at_once)),
+         .times = DecodedTokens(question.load),
+         .floor = floor_of(count_of, count_of * rows),
+         .slowest = count_of,
+         .around = rounds,
+         .fixed = latency_s + rows * row_s});
+  }
+  return load;
+}
+
 // `asked`: micro-batches in flight; 0: the best number.
 void Predict(const ClusterQuestion& question, const PipelineModel& pipeline, int asked, ClusterPlan* plan) {
   const auto sequences = static_cast<double>(plan->sequences);
@@ -159,7 +227,13 @@ void Predict(const ClusterQuestion& question, const PipelineModel& pipeline, int
   const int64_t prompt = question.load.prompt_tokens;
   int64_t chunk = largest;
   if (given == 0) chunk = PredictBestPrefill(pipeline, prompt, largest).chunk;
-  std::vector<ClusterPlan> choices;
+  struct Choice {
+    int in_flight = 0;
+    DecodePrediction decode;
+    double output_tokens_per_s = 0;
+  };
+  std::vector<Choice> choices;
+  PrefillPredictor prefill(&pipeline, prompt, chunk);
   const auto most = static_cast<int>(std::min<int64_t>(2 * pipeline.size(), JobLimits::kMicroBatches.range.max));
   const int64_t groups = question.job.decode_groups();  // 0: the best of those in flight, as the engine finds it
   DecodePrediction decode = DecodeIn(question, pipeline, plan->sequences, std::max<int64_t>(groups, 1));
@@ -170,21 +244,17 @@ void Predict(const ClusterQuestion& question, const PipelineModel& pipeline, int
       if (more.itl_s < decode.itl_s) decode = std::move(more);
     }
     if (in_flight < asked) continue;
-    ClusterPlan choice;
-    choice.decode = decode;
-    choice.prefill = PredictPrefill(pipeline, prompt, chunk, in_flight);
-    choice.job.micro_batches = in_flight;
-    choice.output_tokens_per_s = LoadTokensPerS(question, sequences, choice.decode, choice.prefill);
-    fastest = std::max(fastest, choice.output_tokens_per_s);
-    choices.push_back(std::move(choice));
+    const double rate = LoadTokensPerS(question, sequences, decode.itl_s, prefill.TokensPerS(in_flight));
+    choices.push_back({in_flight, decode, rate});
+    fastest = std::max(fastest, rate);
   }
-  const auto best = std::find_if(choices.begin(), choices.end(), [&](const ClusterPlan& choice) {
+  const auto best = std::find_if(choices.begin(), choices.end(), [&](const Choice& choice) {
     return choice.output_tokens_per_s >= fastest * (1 - kInFlightMargin);
   });
   plan->decode = best->decode;
-  plan->prefill = best->prefill;
+  plan->prefill = prefill.Predict(best->in_flight);
   plan->output_tokens_per_s = best->output_tokens_per_s;
-  plan->job.micro_batches = best->job.micro_batches;
+  plan->job.micro_batches = best->in_flight;
 }
 
 // What each stage has to do of the whole load, relative to the one that has most.
@@ -213,29 +283,101 @@ absl::StatusOr<int64_t> SequencesHeld(const ClusterQuestion& question, const Job
                    " output tokens; plan for shorter ones, give more `kv_cache_bytes`, or use hosts with more memory"));
 }
 
+std::vector<LayerRange> SplitOf(const JobPlan& job) {
+  std::vector<LayerRange> split;
+  for (const pb::StageAssignment& stage : job.stages) split.push_back({stage.first_layer(), stage.last_layer()});
+  return split;
+}
+
+// The job with a split of its own.
+pb::ConfigureJob JobWith(const pb::ConfigureJob& job, const std::vector<LayerRange>& split) {
+  pb::ConfigureJob with = job;
+  with.clear_layer_split();
+  for (const LayerRange& layers : split) with.add_layer_split(layers.end - layers.begin);
+  return with;
+}
+
+// The rest of a plan whose job is there.
+absl::Status PredictJob(const ClusterQuestion& question, int32_t micro_batches,
+                        const std::shared_ptr<PlannedPipeline>& costs, ClusterPlan* plan) {
+  PipelineModel& pipeline = costs->model;
+  plan->memory.clear();
+  plan->measured = true;
+  for (int s = 0; s < plan->stages(); ++s) {
+    const pb::StageAssignment& stage = plan->job.stages[s];
+    pipeline.stages[s].layers = {stage.first_layer(), stage.last_layer()};
+    plan->measured = plan->measured && costs->costs[static_cast<size_t>(s)].measured();
+    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(*question.model, stage, plan->job.group_blocks));
+    plan->memory.push_back(memory);
+  }
+  ASSIGN_OR_RETURN(plan->sequences, SequencesHeld(question, plan->job));
+  Predict(question, pipeline, micro_batches, plan);
+  plan->stage_share = Shares(question, *plan);
+  plan->pipeline = costs;
+  return absl::OkStatus();
+}
+
+// Numbers of sequences above those that a plan holds, up to those that are asked for: a few, the largest first.
+std::vector<int64_t> MoreSequences(const pb::ConfigureJob& job, int64_t held) {
+  constexpr int64_t kMost = 8;
+  const int64_t more = job.kv_cache_bytes() > 0 ? 0 : job.max_num_seqs() - held;
+  std::vector<int64_t> numbers;
+  for (int64_t i = std::min(kMost, more); i > 0; --i) numbers.push_back(held + more * i / std::min(kMost, more));
+  return numbers;
+}
+
+// Tokens of KV cache that must have room for half of what is left beside them to hold so many sequences.
+int64_t RoomFor(int64_t sequences, const ClusterQuestion& question) {
+  constexpr double kOfTwice = 1.75;  // stage_memory.h keeps a seventh more than is needed
+  const int64_t block = question.job.block_tokens();
+  const int64_t blocks = (question.load.prompt_tokens + question.load.output_tokens + block - 1) / block;
+  return static_cast<int64_t>(kOfTwice * static_cast<double>(sequences * blocks * block));
+}
+
 // `micro_batches`: in flight; 0: those of the defaults for what is sized, and the best number for what is predicted.
 absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_t micro_batches) {
   const std::vector<pb::Hello> hellos = HellosOf(question);
   ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, PipelineOn(question, hellos));
-  PipelineModel& pipeline = costs->model;
   const PartitionInput split_by = PartitionCosts(question, *costs);
   pb::ConfigureJob job = question.job;
   job.set_micro_batches(micro_batches);
   if (job.prefill_chunk() == 0) job.set_prefill_chunk(static_cast<int32_t>(kLargestChunk));
   ClusterPlan plan;
   ASSIGN_OR_RETURN(plan.job, PlanJob(job, hellos, *question.model, JobEpoch{}, &split_by));
-  plan.measured = true;
-  for (int s = 0; s < plan.stages(); ++s) {
-    const pb::StageAssignment& stage = plan.job.stages[s];
-    pipeline.stages[s].layers = {stage.first_layer(), stage.last_layer()};
-    plan.measured = plan.measured && costs->costs[static_cast<size_t>(s)].measured();
-    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(*question.model, stage, plan.job.group_blocks));
-    plan.memory.push_back(memory);
+  RETURN_IF_ERROR(PredictJob(question, micro_batches, costs, &plan));
+  if (job.layer_split_size() > 0 || plan.stages() == 1) return plan;
+  const auto planned = [&](const std::vector<LayerRange>& split) -> absl::StatusOr<ClusterPlan> {
+    ClusterPlan other;
+    ASSIGN_OR_RETURN(other.job, PlanJob(JobWith(job, split), hellos, *question.model, JobEpoch{}));
+    ASSIGN_OR_RETURN(other.sequences, SequencesHeld(question, other.job));
+    return other;
+  };
+  const auto improve = [&](ClusterPlan from) -> absl::StatusOr<ClusterPlan> {
+    const std::vector<LayerRange> split = SplitOf(from.job);
+    const std::vector<LayerRange> improved =
+        ImproveSplit(split, SplitLoadOf(question, *costs, from, micro_batches), [&](const auto& other) {
+          const absl::StatusOr<ClusterPlan> of_other = planned(other);
+          return of_other.ok() && of_other->sequences >= from.sequences;
+        });
+    if (improved == split) return from;
+    ASSIGN_OR_RETURN(ClusterPlan better, planned(improved));
+    RETURN_IF_ERROR(PredictJob(question, micro_batches, costs, &better));
+    return better.output_tokens_per_s >= from.output_tokens_per_s ? std::move(better) : std::move(from);
+  };
+  ASSIGN_OR_RETURN(plan, improve(std::move(plan)));
+  // Where memory is short, less even splits may hold more sequences.
+  for (const int64_t sequences : MoreSequences(job, plan.sequences)) {
+    pb::ConfigureJob with_room = job;
+    with_room.set_min_kv_tokens(RoomFor(sequences, question));
+    const absl::StatusOr<JobPlan> roomy = PlanJob(with_room, hellos, *question.model, JobEpoch{}, &split_by);
+    if (!roomy.ok()) continue;
+    ASSIGN_OR_RETURN(ClusterPlan other, planned(SplitOf(*roomy)));
+    if (other.sequences <= plan.sequences) continue;
+    RETURN_IF_ERROR(PredictJob(question, micro_batches, costs, &other));
+    ASSIGN_OR_RETURN(other, improve(std::move(other)));
+    if (other.output_tokens_per_s > plan.output_tokens_per_s) plan = std::move(other);
   }
-  ASSIGN_OR_RETURN(plan.sequences, SequencesHeld(question, plan.job));
-  Predict(question, pipeline, micro_batches, &plan);
-  plan.stage_share = Shares(question, plan);
-  plan.pipeline = costs;
+  RETURN_IF_ERROR(PredictJob(question, micro_batches, costs, &plan));  // the pipeline's layers are the plan's again
   return plan;
 }
 
@@ -308,6 +450,11 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
   question.load.prompt_tokens =
       std::clamp<int64_t>(context - question.load.output_tokens, 1, question.load.prompt_tokens);
   question.load.output_tokens = std::clamp<int64_t>(context - 1, 1, question.load.output_tokens);
+  if (const absl::StatusOr<ClusterPlan> plan = PlanInFlight(question, job.micro_batches()); plan.ok()) {
+    absl::StatusOr<JobPlan> split = PlanJob(JobWith(job, SplitOf(plan->job)), hellos, *question.model, epoch);
+    if (split.ok()) return split;
+  }
+  // What is wrong, or that no request of that length fits, is said of the job itself.
   ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, PipelineOn(question, hellos));
   const PartitionInput split_by = PartitionCosts(question, *costs);
   return PlanJob(job, hellos, *question.model, epoch, &split_by);

@@ -43,6 +43,7 @@ struct ClusterQuestion {
 struct PlannedPipeline {
   ModelParts parts;
   std::optional<PartWork> measured_layer;  // that the profile's steps are of
+  std::deque<HostFacts> hosts;             // [stages] with the rates of their instruction sets
   std::deque<StageCosts> costs;            // [stages]
   PipelineModel model;                     // of these costs
 };

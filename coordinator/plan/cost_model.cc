@@ -1,6 +1,7 @@
 #include "coordinator/plan/cost_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
@@ -219,6 +220,37 @@ double StageCosts::Layer(int64_t layer, const StepLoad& load, double active) con
   return MatrixTime(measured_->matrices, of, part, load.rows, speed) +
          measured_->kv_token_s * load.KvTokensIn(part) * kv * alone.read_bytes / speed.read_bytes +
          measured_->position_s * SharedPositionsIn(part, load) * ops * alone.f32_ops / speed.f32_ops;
+}
+
+template <typename Visit>
+void StageCosts::ForEach(int64_t begin, int64_t end, const StepLoad& load, double active, const Visit& visit) const {
+  struct Known {
+    const PartWork* work = nullptr;
+    double seconds = 0;
+  };
+  std::array<Known, 2> known;  // the last ones that differ: models alternate between two kinds of layers at most
+  for (int64_t layer = begin; layer < end; ++layer) {
+    const PartWork& work = parts_->layers[static_cast<size_t>(layer)];
+    const auto* same =
+        std::find_if(known.begin(), known.end(), [&](const Known& k) { return k.work != nullptr && *k.work == work; });
+    if (same == known.end()) {
+      known[1] = known[0];
+      known[0] = {&work, Layer(layer, load, active)};
+      same = known.begin();
+    }
+    visit(static_cast<size_t>(layer), same->seconds);
+  }
+}
+
+double StageCosts::Layers(int64_t begin, int64_t end, const StepLoad& load, double active) const {
+  double seconds = 0;
+  ForEach(begin, end, load, active, [&](size_t, double of_layer) { seconds += of_layer; });
+  return seconds;
+}
+
+void StageCosts::AddLayers(const StepLoad& load, double active, double times, std::vector<double>* seconds) const {
+  ForEach(0, static_cast<int64_t>(seconds->size()), load, active,
+          [&](size_t layer, double of_layer) { (*seconds)[layer] += times * of_layer; });
 }
 
 double StageCosts::Head(const StepLoad& load, double active) const {

@@ -86,6 +86,9 @@ class StageCosts {
   StageCosts(const HostFacts* host, int threads, const ModelParts* parts, const PartWork* measured_layer);
 
   double Layer(int64_t layer, const StepLoad& load, double active) const;
+  double Layers(int64_t begin, int64_t end, const StepLoad& load, double active) const;
+  // Adds `times` that of each layer to what stands for it in `seconds`, [layers].
+  void AddLayers(const StepLoad& load, double active, double times, std::vector<double>* seconds) const;
   double Head(const StepLoad& load, double active) const;
   bool measured() const { return measured_.has_value(); }
   // Of the steps that were measured, where they were: their threads, and their longest context.
@@ -107,6 +110,9 @@ class StageCosts {
     std::vector<Point> head;      // likewise; empty: not measured
     double kv_token_s = 0, position_s = 0;
   };
+  // Calls `visit` with each of these layers and its seconds; layers of the same work are reckoned once.
+  template <typename Visit>
+  void ForEach(int64_t begin, int64_t end, const StepLoad& load, double active, const Visit& visit) const;
   static std::optional<Measured> Fit(const HostFacts& host, int threads, const PartWork& layer, int64_t window);
   double MatrixTime(const std::vector<Point>& points, const PartWork& measured, const PartWork& part, double rows,
                     StageSpeed speed) const;

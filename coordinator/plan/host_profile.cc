@@ -76,8 +76,11 @@ constexpr IntegerRange kIndexRange = {0, 1 << 20};
 constexpr IntegerRange kFileBytesRange = {0, std::numeric_limits<int64_t>::max()};
 constexpr NumberRange kMemoryGibRange = {0, 1 << 22, /*open_min=*/true};
 constexpr NumberRange kAvailableGibRange = {0, kMemoryGibRange.max};
-constexpr NumberRange kRateRange = {1e-6, 1e9};  // by which times stay finite
-constexpr NumberRange kRateOrZeroRange = {0, 1e9};
+// A hundred times what the fastest machines of 2026 have: a rate in another unit is beyond.
+constexpr NumberRange kReadRange = {1e-6, 5e5};
+constexpr NumberRange kOpsRange = {1e-6, 1e8};
+constexpr NumberRange kOpsOrZeroRange = {0, kOpsRange.max};
+constexpr NumberRange kLinkRange = {1e-6, 1e6};
 constexpr NumberRange kTimeRange = {0, 1e12};
 constexpr NumberRange kOffsetRange = {-1e18, 1e18};
 constexpr double kF32OfInt8 = 0.25;  // where a hand-written host says nothing
@@ -103,10 +106,10 @@ void VisitGib(Fields& fields, const char* name, Bytes& bytes, NumberRange range,
 
 template <typename Fields, typename Speed>
 void VisitRates(Fields& fields, Speed& speed) {
-  fields.Field("read_gb_s", speed.read_gbps, kRateRange);
-  fields.Field("int8_gops", speed.int8_gops, kRateRange);
-  fields.Field("bf16_gops", speed.bf16_gops, kRateOrZeroRange, 0.0);
-  fields.Field("f32_gops", speed.f32_gops, kRateRange, kF32OfInt8 * speed.int8_gops);
+  fields.Field("read_gb_s", speed.read_gbps, kReadRange);
+  fields.Field("int8_gops", speed.int8_gops, kOpsRange);
+  fields.Field("bf16_gops", speed.bf16_gops, kOpsOrZeroRange, 0.0);
+  fields.Field("f32_gops", speed.f32_gops, kOpsRange, kF32OfInt8 * speed.int8_gops);
 }
 
 constexpr auto kVisitSpeed = [](auto& fields, auto& speed) {
@@ -134,6 +137,43 @@ void ReadOwnSpeed(JsonReader& fields, HostFacts* host) {
   VisitRates(fields, host->speeds.back());
 }
 
+bool IsOfArm(const std::string& isa) { return isa.rfind("neon", 0) == 0; }
+
+// What no machine is.
+void CheckPossible(JsonReader& fields, const HostFacts& host) {
+  if (host.available_bytes > host.memory_bytes) {
+    fields.Fail("available_gib", "no more than memory_gib",
+                absl::StrCat(static_cast<double>(host.available_bytes) / kGib));
+  }
+  if (host.hardware_threads < host.cores) {
+    fields.Fail("hardware_threads", absl::StrCat("at least the ", host.cores, " of cores"),
+                absl::StrCat(host.hardware_threads));
+  }
+  if (host.numa_nodes > host.hardware_threads) {
+    fields.Fail("numa_nodes", absl::StrCat("at most the ", host.hardware_threads, " of hardware_threads"),
+                absl::StrCat(host.numa_nodes));
+  }
+  const auto named = [&](const std::string& isa) {
+    return std::find(host.isas.begin(), host.isas.end(), isa) != host.isas.end();
+  };
+  const std::string scalar = InstructionSetName(InstructionSet::kScalar);
+  for (const std::string& isa : host.isas) {
+    if (isa == scalar || host.isas.front() == scalar || IsOfArm(isa) == IsOfArm(host.isas.front())) continue;
+    fields.Fail("isas", "sets of one processor", absl::StrCat(host.isas.front(), " and ", isa));
+  }
+  if (!host.isa.empty() && !host.isas.empty() && !named(host.isa)) {
+    fields.Fail("isa", "one of the host's isas", JsonString(host.isa));
+  }
+}
+
+// Best first, whatever the order in which somebody wrote them.
+void SortIsas(std::vector<std::string>* isas) {
+  std::sort(isas->begin(), isas->end(), [](const std::string& a, const std::string& b) {
+    return ParseInstructionSet(a).value_or(InstructionSet::kScalar) >
+           ParseInstructionSet(b).value_or(InstructionSet::kScalar);
+  });
+}
+
 constexpr auto kVisitHost = [](auto& fields, auto& host) {
   fields.Field("name", host.name, kNameBytes);
   fields.Field("slots", host.slots, kSlotsRange, 1);
@@ -158,6 +198,10 @@ constexpr auto kVisitHost = [](auto& fields, auto& host) {
     fields.Objects("speeds", host.speeds, kVisitSpeed);
   }
   fields.Objects("steps", host.steps, kVisitStep);
+  if constexpr (kReads<std::decay_t<decltype(fields)>>) {
+    CheckPossible(fields, host);
+    SortIsas(&host.isas);
+  }
   fields.End();
 };
 
@@ -203,7 +247,7 @@ void VisitLinkEnd(JsonWriter& fields, const char* field, size_t, int stage) {
 
 constexpr auto kVisitLink = [](auto& fields, auto& link) {
   fields.Field("latency_us", link.latency_us, kTimeRange);
-  fields.Field("bandwidth_gbit_s", link.bandwidth_gbit_s, kRateRange);
+  fields.Field("bandwidth_gbit_s", link.bandwidth_gbit_s, kLinkRange);
   if (kReads<std::decay_t<decltype(fields)>> || link.jitter_us > 0) {
     fields.Field("jitter_us", link.jitter_us, kTimeRange, 0.0);
   }
@@ -284,7 +328,7 @@ void VisitProfile(Fields& fields, Profile& profile) {
   if (kReads<Fields> || !profile.uplinks.empty()) {
     fields.Objects("uplinks", profile.uplinks, [&](auto& uplink_fields, auto& uplink) {
       uplink_fields.Field("name", uplink.name, kTextBytes);
-      uplink_fields.Field("bandwidth_gbit_s", uplink.bandwidth_gbit_s, kRateRange);
+      uplink_fields.Field("bandwidth_gbit_s", uplink.bandwidth_gbit_s, kLinkRange);
       if constexpr (kReads<std::decay_t<decltype(uplink_fields)>>) {
         ReadUplinkHosts(uplink_fields, &names, &uplink);
       } else {
@@ -348,6 +392,19 @@ HostFacts AssumedHost(const std::string& name, int cores, uint64_t available_byt
                          .bf16_gops = core.bf16_gops * cores,
                          .f32_gops = core.f32_gops * cores});
   return host;
+}
+
+HostFacts HostWith(const HostFacts& host, InstructionSet isa) {
+  HostFacts with = host;
+  if (!host.isa.empty() || host.isas.empty()) return with;
+  const HostSpeed to = SpeedOfCore(isa);
+  const HostSpeed from = SpeedOfCore(ParseInstructionSet(host.isas.front()).value_or(isa));
+  for (HostSpeed& speed : with.speeds) {
+    speed.int8_gops *= to.int8_gops / from.int8_gops;
+    speed.f32_gops *= to.f32_gops / from.f32_gops;
+    if (!HasBf16Dot(isa)) speed.bf16_gops = 0;
+  }
+  return with;
 }
 
 LinkFacts AssumedLink() {

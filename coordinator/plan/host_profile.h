@@ -78,7 +78,7 @@ struct LinkFacts {
 };
 
 // An uplink that some hosts share to all others, such as a rack's: in each direction its bandwidth is shared by all
-// frames that leave, or enter, these hosts. Used by simulations only: the predictions take links to be independent.
+// frames that leave, or enter, these hosts.
 struct UplinkFacts {
   std::string name;             // unique in a profile
   double bandwidth_gbit_s = 0;  // > 0; of each direction
@@ -148,6 +148,11 @@ HostFacts AssumedHost(const std::string& name, int cores, uint64_t available_byt
 
 LinkFacts AssumedLink();
 
+// The host as its stages are with an instruction set that is not its best one: of a described host, whose rates are
+// those of the first of its `isas`, with arithmetic rates in the ratio of the assumed ones. A host that was measured,
+// or that does not name its sets, stays as it is.
+HostFacts HostWith(const HostFacts& host, InstructionSet isa);
+
 // A cluster file as short as it can be.
 inline constexpr char kClusterFileExample[] =
     R"({"hosts": [{"name": "n1", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000}], )"
@@ -164,7 +169,8 @@ inline constexpr char kClusterFileExample[] =
 // and int8_gops are required, bf16_gops is 0 and f32_gops a quarter of int8_gops unless given.
 // A link: from, to (names of hosts), latency_us, bandwidth_gbit_s (required; the default link has no names);
 // jitter_us (0), from_stage, to_stage. An uplink: name, bandwidth_gbit_s, hosts (names). A field that is not known is
-// refused by its name, as is one that stands twice.
+// refused by its name, as is one that stands twice, and what no machine is: more memory available than there is, fewer
+// hardware threads than cores, instruction sets of two processors, rates a hundred times those of any.
 //
 // kInvalidArgument: `file`, the field, what was expected and what was found.
 absl::StatusOr<HostProfile> ParseHostProfile(absl::string_view file, absl::string_view text);

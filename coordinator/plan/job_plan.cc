@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -79,13 +80,21 @@ absl::StatusOr<PartitionMemory> MemoryOf(const pb::ConfigureJob& job, const std:
   memory.head_bytes = with_head - layer;
   memory.tied_bytes = with_embedding + with_head - layer - StageWeightMemory(model, 0, 1, true, true);
   const int64_t typical = (layers + static_cast<int64_t>(stages.size()) - 1) / static_cast<int64_t>(stages.size());
+  std::map<std::tuple<uint64_t, int32_t, bool, bool>, uint64_t> known;  // stages that need the same
   for (size_t i = 0; i < stages.size(); ++i) {
+    const auto [same, is_new] = known.try_emplace(
+        {hellos[i].available_memory_bytes(), stages[i].threads(), stages[i].owns_embedding(), stages[i].owns_head()});
+    if (!is_new) {
+      memory.stage_bytes.push_back(same->second);
+      continue;
+    }
     ASSIGN_OR_RETURN(const std::vector<uint64_t> block, KvBlockBytes(model, WithLayers(stages[i], 0, typical)));
     const uint64_t blocks = std::min(MostBlocks(job, stages[i].context()),
                                      std::max<uint64_t>(1, pools.Fitting(hellos[i].available_memory_bytes(), block)));
     ASSIGN_OR_RETURN(const StageMemory all,
                      StageMemoryOf(model, WithLayers(stages[i], 0, layers), pools.Blocks(blocks)));
-    memory.stage_bytes.push_back(all.buffers() + std::min<uint64_t>(job.kv_cache_bytes(), kMostGivenBytes));
+    same->second = all.buffers() + std::min<uint64_t>(job.kv_cache_bytes(), kMostGivenBytes);
+    memory.stage_bytes.push_back(same->second);
   }
   return memory;
 }
@@ -123,15 +132,24 @@ absl::StatusOr<LayerSplit> SplitLayers(const pb::ConfigureJob& job, const std::v
   }
   input.stages = static_cast<int>(stages.size());
   input.memory = {};
-  // First without memory: what is wrong with the rest is then not hidden behind it.
-  ASSIGN_OR_RETURN(split.layers, PartitionLayers(input));
-  ASSIGN_OR_RETURN(input.memory, MemoryOf(job, hellos, model, stages));
-  absl::StatusOr<std::vector<LayerRange>> within = PartitionLayers(input);
-  if (within.ok()) {
-    split.layers = *std::move(within);
-  } else if (input.memory.hosts.size() > 1 && job.kv_cache_bytes() == 0) {
-    split.lack = within.status();  // otherwise the sizing of the pools says it better: it knows the fields
+  absl::StatusOr<PartitionMemory> memory = MemoryOf(job, hellos, model, stages);
+  absl::Status lack;
+  if (memory.ok()) {
+    input.memory = *std::move(memory);
+    absl::StatusOr<std::vector<LayerRange>> within = PartitionLayers(input);
+    if (within.ok()) {
+      split.layers = *std::move(within);
+      return split;
+    }
+    lack = within.status();
   }
+  // Without memory: what is wrong with the rest is then not hidden behind it.
+  const size_t hosts = input.memory.hosts.size();
+  input.memory = {};
+  ASSIGN_OR_RETURN(split.layers, PartitionLayers(input));
+  RETURN_IF_ERROR(memory.status());
+  // Of one host the sizing of the pools says it better: it knows the fields.
+  if (hosts > 1 && job.kv_cache_bytes() == 0) split.lack = lack;
   return split;
 }
 
@@ -344,9 +362,10 @@ size_t JobPlan::full_group() const {
 
 absl::Status CheckWorld(const pb::ConfigureJob& job, int stages) {
   if (job.stages() == 0 || job.stages() == stages) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("`stages` asks for ", job.stages(), " stages, but this world has ",
-                                                 stages,
-                                                 "; start as many stage_workers as `stages` says, or leave it out"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(job.has_planned_for() ? "`planned_for`" : "`stages`", " asks for ", job.stages(),
+                   " stages, but this world has ", stages, "; start as many stage_workers as ",
+                   job.has_planned_for() ? "`planned_for`" : "`stages`", " says, or leave it out"));
 }
 
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
@@ -374,7 +393,9 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   if (job.decode_groups() > plan.most_groups) {
     return absl::InvalidArgumentError(absl::StrCat("`decode_groups` is ", job.decode_groups(), ", but only ",
                                                    plan.micro_batches, " micro-batches are in flight; give at most ",
-                                                   "that, or more `micro_batches`, or leave these out"));
+                                                   job.has_planned_for() ? "that, or leave it or `planned_for` out"
+                                                                         : "that, or more `micro_batches`, or leave "
+                                                                           "these out"));
   }
   for (int i = 0; i < stages; ++i) {
     pb::StageAssignment stage;

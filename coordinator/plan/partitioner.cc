@@ -29,8 +29,10 @@ absl::Status CheckStages(int64_t layers, int stages) {
   return absl::OkStatus();
 }
 
+bool IsCost(double cost) { return std::isfinite(cost) && cost >= 0; }
+
 absl::Status CheckCost(absl::string_view what, double cost) {
-  if (std::isfinite(cost) && cost >= 0) return absl::OkStatus();
+  if (IsCost(cost)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the cost of ", what, " is ", cost, ", must be finite and at least 0"));
 }
@@ -70,7 +72,9 @@ absl::Status CheckInput(const PartitionInput& input) {
     const PartCosts& costs = input.costs[s];
     const std::string where = alike ? "" : absl::StrCat(" on stage ", s);
     RETURN_IF_ERROR(CheckLength("costs of layers", costs.layers.size(), layers, "layers"));
-    for (size_t i = 0; i < layers; ++i) RETURN_IF_ERROR(CheckCost(absl::StrCat("layer ", i, where), costs.layers[i]));
+    for (size_t i = 0; i < layers; ++i) {
+      if (!IsCost(costs.layers[i])) return CheckCost(absl::StrCat("layer ", i, where), costs.layers[i]);
+    }
     RETURN_IF_ERROR(CheckCost("the head" + where, costs.head));
   }
   if (!input.hop_cost.empty()) {
@@ -106,9 +110,10 @@ class Partitioner {
 
   // CHECK: something fits.
   std::vector<LayerRange> Solve() const {
-    const Combine largest = [](double time, double rest) { return std::max(time, rest); };
-    const Combine sum_of_squares = [](double time, double rest) { return time * time + rest; };
-    const double least_maximum = Optimize(kInfinity, largest).best;
+    const Combine largest = [](double cost, double hop, double rest) { return std::max({cost, hop, rest}); };
+    const Combine sum_of_squares = [](double cost, double /*hop*/, double rest) { return cost * cost + rest; };
+    double least_maximum = Optimize(GreedyMaximum() * (1 + kRounding), largest).best;
+    if (least_maximum == kInfinity) least_maximum = Optimize(kInfinity, largest).best;
     return Optimize(least_maximum * (1 + kRounding), sum_of_squares).split;
   }
 
@@ -158,18 +163,72 @@ class Partitioner {
     double best = 0;
     std::vector<LayerRange> split;
   };
-  // How the time of a stage and the value of those behind it combine.
-  using Combine = double (*)(double time, double rest);
+  // How the cost of a stage, its hop and the value of those behind it combine.
+  using Combine = double (*)(double cost, double hop, double rest);
 
-  double Time(int stage, int64_t begin, int64_t end) const {
+  double Cost(int stage, int64_t begin, int64_t end) const {
     const size_t own = input_.costs.size() > 1 ? static_cast<size_t>(stage) : 0;
-    double cost = cost_before_[own][end] - cost_before_[own][begin];
-    if (stage == input_.stages - 1) cost += input_.costs[own].head;
-    return input_.hop_cost.empty() ? cost : std::max(cost, input_.hop_cost[stage]);
+    const double cost = cost_before_[own][end] - cost_before_[own][begin];
+    return stage == input_.stages - 1 ? cost + input_.costs[own].head : cost;
   }
 
   // The latest layer that `stage` may end at, when every later one needs a layer.
   int64_t LastEnd(int stage) const { return layers_ - (input_.stages - stage - 1); }
+
+  // The latest end of a stage that begins there with which neither its cost nor its host's memory is above a limit;
+  // `begin` where there is none. `host_begin`: where its host's first stage begins.
+  int64_t LatestEnd(int stage, int64_t host_begin, int64_t begin, double limit) const {
+    const bool last_of_host = stage + 1 == hosts_[host_of_[stage]].last_stage;
+    const auto fits = [&](int64_t end) {
+      return Cost(stage, begin, end) <= limit && (!last_of_host || Lack(host_of_[stage], host_begin, end) == 0);
+    };
+    // Of many stages each has few layers: the search begins with those.
+    int64_t low = begin, high = LastEnd(stage);
+    for (int64_t layers = 1; low < high; layers *= 2) {
+      const int64_t end = std::min(begin + layers, high);
+      if (!fits(end)) {
+        high = end - 1;
+        break;
+      }
+      low = end;
+    }
+    while (low < high) {
+      const int64_t middle = high - (high - low) / 2;
+      if (fits(middle)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
+
+  // The largest stage time of a split in which every stage takes what it can: not the least one where several stages
+  // share a host's memory. Infinite: none was found.
+  double GreedyMaximum() const {
+    constexpr int kRounds = 60;
+    double low = 0, high = 0;
+    for (int s = 0; s < input_.stages; ++s) {
+      if (!input_.hop_cost.empty()) low = std::max(low, input_.hop_cost[s]);
+      high = std::max({high, low, Cost(s, 0, layers_)});
+    }
+    const auto fits = [&](double limit) {
+      int64_t begin = 0, host_begin = 0;
+      for (int s = 0; s < input_.stages; ++s) {
+        if (s == hosts_[host_of_[s]].first_stage) host_begin = begin;
+        const int64_t end = LatestEnd(s, host_begin, begin, limit);
+        if (end == begin) return false;
+        begin = end;
+      }
+      return begin == layers_;
+    };
+    if (!fits(high)) return kInfinity;
+    for (int i = 0; i < kRounds && low < high * (1 - kRounding); ++i) {
+      const double middle = low + (high - low) / 2;
+      (fits(middle) ? high : low) = middle;
+    }
+    return high;
+  }
 
   // How many bytes the host's stages lack when they have layers [begin, end) together.
   uint64_t Lack(size_t host, int64_t begin, int64_t end) const {
@@ -218,6 +277,7 @@ class Partitioner {
       }
     }
     Solution solution{.best = tables[0].at(0, 0).best};
+    if (solution.best == kInfinity) return solution;
     int64_t begin = 0, host_begin = 0;
     for (int s = 0; s < stages; ++s) {
       const int first = hosts_[host_of_[s]].first_stage;
@@ -234,19 +294,19 @@ class Partitioner {
                  std::vector<Table>* tables) const {
     const HostMemory& host = hosts_[host_of_[s]];
     const bool last_of_host = s + 1 == host.last_stage;
+    const double hop = input_.hop_cost.empty() ? 0 : input_.hop_cost[s];
     Choice choice;
-    for (int64_t end = LastEnd(s); end > begin; --end) {
+    if (hop > limit) return choice;
+    for (int64_t end = LatestEnd(s, host_begin, begin, limit); end > begin; --end) {
       if (s + 1 == input_.stages && end != layers_) break;
-      const double time = Time(s, begin, end);
-      if (time > limit) continue;
-      if (last_of_host && Lack(host_of_[s], host_begin, end) > 0) continue;
+      const double cost = Cost(s, begin, end);
       double rest = 0;
       if (s + 1 < input_.stages) {
         const Choice& next = (*tables)[s + 1].at(last_of_host ? 0 : host_begin - host.first_stage, end - (s + 1));
         if (next.end < 0) continue;
         rest = next.best;
       }
-      const double value = combine(time, rest);
+      const double value = combine(cost, hop, rest);
       if (choice.end >= 0 && value >= choice.best * (1 - kRounding)) continue;
       choice = {value, end};
     }

@@ -51,8 +51,10 @@ struct PartitionInput {
   PartitionMemory memory;  // without hosts: there is always enough
 };
 
-// The exact optimum by dynamic programming, O(stages * layers^2). Among the splits with the smallest maximum (within
-// 1e-12, for rounding) the most even one, by the sum of squared stage times; ties go to more layers on earlier stages.
+// The exact optimum by dynamic programming, O(stages * layers^2) and much less where stages have few layers each. Among
+// the splits with the smallest maximum (within 1e-12, for rounding) the most even one, by the sum of the squared costs
+// of the stages without their hops: where a link is the limit, the stages still share the work. Ties go to more layers
+// on earlier stages.
 //
 // Only splits that fit the hosts' memory count. If the best of all splits fits, it is the answer; otherwise a second
 // search tracks what the stages of one host hold together, O(stages * layers^3) if a host has several.

@@ -65,6 +65,7 @@ bool ApplyChange(PlanChange change, const ClusterPlan& plan, ClusterQuestion* qu
       job.set_max_num_seqs(job.max_num_seqs() * kTimesSequences);
       return job.max_num_seqs() <= JobLimits::kMaxNumSeqs.range.max;
     case PlanChange::kFasterLinks:
+      for (UplinkFacts& uplink : profile.uplinks) uplink.bandwidth_gbit_s *= kTimesLinks;
       for (LinkFacts& link : profile.links) link.bandwidth_gbit_s *= link.from != link.to ? kTimesLinks : 1;
       if (profile.default_link.has_value()) profile.default_link->bandwidth_gbit_s *= kTimesLinks;
       return hosts.size() > 1;
@@ -95,39 +96,6 @@ bool ApplyChange(PlanChange change, const ClusterPlan& plan, ClusterQuestion* qu
     }
   }
   return false;
-}
-
-// One stage on each of these hosts with its part of the sequences; of those that hold it alone.
-IndependentJobs JobsOn(const std::vector<int>& hosts, const ClusterQuestion& question) {
-  IndependentJobs jobs;
-  const auto count = static_cast<int32_t>(hosts.size());
-  const int32_t part = (question.job.max_num_seqs() + count - 1) / count;
-  for (const int host : hosts) {
-    ClusterQuestion alone = question;
-    alone.stage_hosts = {host};
-    alone.profile.coordinator = host;
-    alone.job.clear_layer_split();
-    alone.job.set_threads(0);
-    alone.job.set_micro_batches(0);
-    alone.job.set_max_num_seqs(part);
-    const absl::StatusOr<ClusterPlan> plan = PlanCluster(alone);
-    if (!plan.ok()) continue;
-    jobs.hosts.push_back(host);
-    jobs.sequences.push_back(plan->sequences);
-    jobs.output_tokens_per_s += plan->output_tokens_per_s;
-  }
-  return jobs;
-}
-
-std::optional<IndependentJobs> Independent(const ClusterQuestion& question) {
-  if (question.stage_hosts.size() == 1) return std::nullopt;
-  // Without the hosts that are too small the others have larger parts.
-  for (std::vector<int> hosts = DistinctHosts(question.stage_hosts); !hosts.empty();) {
-    IndependentJobs jobs = JobsOn(hosts, question);
-    if (jobs.hosts.size() == hosts.size()) return jobs;
-    hosts = std::move(jobs.hosts);
-  }
-  return std::nullopt;
 }
 
 // --- beyond what was measured ----------------------------------------------------------------------------------------
@@ -201,8 +169,8 @@ std::vector<std::string> ModelLines(const ClusterQuestion& question) {
 
 }  // namespace
 
-PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan) {
-  PlanAdvice advice;
+std::vector<PlanAlternative> AlternativesTo(const ClusterQuestion& question, const ClusterPlan& plan) {
+  std::vector<PlanAlternative> alternatives;
   for (const PlanChange change :
        {PlanChange::kMoreSequences, PlanChange::kFasterLinks, PlanChange::kMoreMemory, PlanChange::kAnotherHost,
         PlanChange::kOneStageAHost, PlanChange::kBestSplit, PlanChange::kBestChunk, PlanChange::kBestGroups}) {
@@ -210,13 +178,12 @@ PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan) {
     if (!ApplyChange(change, plan, &changed)) continue;
     const absl::StatusOr<ClusterPlan> other = PlanCluster(changed);
     if (!other.ok()) continue;
-    advice.alternatives.push_back({change, other->output_tokens_per_s, other->decode.itl_s, other->prefill.ttft_s});
+    alternatives.push_back({change, other->output_tokens_per_s, other->decode.itl_s, other->prefill.ttft_s});
   }
-  std::stable_sort(
-      advice.alternatives.begin(), advice.alternatives.end(),
-      [](const PlanAlternative& a, const PlanAlternative& b) { return a.output_tokens_per_s > b.output_tokens_per_s; });
-  advice.independent = Independent(question);
-  return advice;
+  std::stable_sort(alternatives.begin(), alternatives.end(), [](const PlanAlternative& a, const PlanAlternative& b) {
+    return a.output_tokens_per_s > b.output_tokens_per_s;
+  });
+  return alternatives;
 }
 
 std::vector<std::string> ExtrapolationsOf(const ClusterQuestion& question, const ClusterPlan& plan) {

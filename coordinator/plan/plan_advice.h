@@ -3,8 +3,6 @@
 
 // Advice about a plan: alternatives, and where it extrapolates from measurements. Pure.
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,20 +29,8 @@ struct PlanAlternative {
   double ttft_s = 0;
 };
 
-// One-stage jobs, one on each host that holds the model alone. Each has its part of the sequences, within its KV cache.
-struct IndependentJobs {
-  std::vector<int> hosts;          // indices into the profile's; never empty
-  std::vector<int64_t> sequences;  // [hosts] at once
-  double output_tokens_per_s = 0;  // of all together
-};
-
-struct PlanAdvice {
-  std::vector<PlanAlternative> alternatives;   // those that can be planned and change anything, best first
-  std::optional<IndependentJobs> independent;  // absent where the model fits no host, or the plan is such a job
-};
-
-// `plan`: what PlanCluster made of the question.
-PlanAdvice AdviceFor(const ClusterQuestion& question, const ClusterPlan& plan);
+// Those that can be planned and change anything, best first. `plan`: what PlanCluster made of the question.
+std::vector<PlanAlternative> AlternativesTo(const ClusterQuestion& question, const ClusterPlan& plan);
 
 // A line for each way in which the plan extrapolates from what was measured (model, type of K and V, instruction set,
 // threads, stages at once, context length), how it is accounted for, and the hosts. `plan`: PlanCluster's.

@@ -16,8 +16,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr double kBand = 0.1;       // either side of the diagonal
-constexpr double kWideSquare = 20;  // the largest over the smallest: more is drawn on logarithmic axes
+constexpr double kBand = 0.1;  // either side of the diagonal
 
 // `what`: "measured" or "simulated".
 std::string RatioSentence(const std::vector<double>& ratios, absl::string_view what) {
@@ -26,8 +25,10 @@ std::string RatioSentence(const std::vector<double>& ratios, absl::string_view w
                                   [](double ratio) { return ratio >= 1 - kBand && ratio <= 1 + kBand; });
   const std::string median = absl::StrCat("he ratio of ", what, " to predicted is ", FigureText(spread.median));
   if (ratios.size() == 1) return absl::StrCat("T", median, ".");
-  return absl::StrCat(near, " of ", ratios.size(), " are within 10 % of the prediction; t", median, " in the median (",
-                      FigureText(spread.low), " to ", FigureText(spread.high), ").");
+  const std::string low = FigureText(spread.low), high = FigureText(spread.high);
+  const std::string who = near == 0 ? "None" : absl::StrCat(near);
+  return absl::StrCat(who, " of ", ratios.size(), near < 2 ? " is" : " are", " within 10 % of the prediction; t",
+                      median, " in the median", low == high ? "." : absl::StrCat(" (", low, " to ", high, ")."));
 }
 
 // The series of each cell: how many stages, and what was not real; without the stages where those are too many.
@@ -58,12 +59,14 @@ void AddScatter(const CellPointers& cells, const PredictedQuantity& quantity, st
   if (shown.empty()) return;
   const CellLabels labels(shown, {});
   XyChart chart;
-  chart.title = absl::StrCat("Prediction and measurement: ", quantity.name);
+  const bool measured = std::any_of(shown.begin(), shown.end(), [](const SweepCell* cell) { return !cell->simulated; });
+  chart.title = absl::StrCat(measured ? "Prediction and measurement: " : "Prediction and simulation: ", quantity.name);
   chart.square = true;
   chart.x.label = absl::StrCat("predicted ", quantity.axis);
-  const bool measured = std::any_of(shown.begin(), shown.end(), [](const SweepCell* cell) { return !cell->simulated; });
   const char* what = measured ? "measured" : "simulated";
-  chart.y.label = absl::StrCat(what, " ", quantity.axis);
+  const bool both =
+      measured && std::any_of(shown.begin(), shown.end(), [](const SweepCell* cell) { return cell->simulated; });
+  chart.y.label = absl::StrCat(both ? "measured, or simulated where hollow:" : what, " ", quantity.axis);
   const std::vector<std::string> kinds = SeriesNames(shown);
   std::map<std::string, size_t> places;  // of series
   std::vector<double> ratios;
@@ -87,7 +90,7 @@ void AddScatter(const CellPointers& cells, const PredictedQuantity& quantity, st
       high = std::max(high, value);
     }
   }
-  if (low > 0 && high > kWideSquare * low) chart.x.kind = chart.y.kind = ScaleKind::kLog;
+  if (low > 0 && high > kWideRange * low) chart.x.kind = chart.y.kind = ScaleKind::kLog;
   AddBand(chart.x.kind == ScaleKind::kLog ? low * 0.8 : 0, high * 1.05, &chart);
   const std::string sentence =
       absl::StrCat(RatioSentence(ratios, what), " Predicted by the planner's formulas from ", FactsText(shown), ".");
@@ -103,6 +106,7 @@ struct ChoiceKind {
   const char* title;
 };
 constexpr ChoiceKind kChoices[] = {
+    {SweepField::kSeries, "directories", "Directories compared"},
     {SweepField::kStages, "cuts", "As many cores, cut into stages"},
     {SweepField::kPolicy, "policies", "Policies compared"},
     {SweepField::kDecodeGroups, "decode-groups", "Decode groups compared"},

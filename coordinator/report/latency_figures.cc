@@ -1,19 +1,21 @@
 // What requests wait for at a throughput.
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "coordinator/report/report_figure.h"
 #include "coordinator/report/report_text.h"
+#include "coordinator/report/verdict.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr size_t kMostPercentileRows = 12;
-constexpr double kWideRange = 20;  // the largest over the smallest: more is drawn on a logarithmic axis
 
 // A median, over the throughput.
 struct LatencyKind {
@@ -34,14 +36,7 @@ Spread OutputRate(const SweepCell& cell) { return cell.Of(&SweepResult::output_t
 
 // The load, if known: concurrent requests, or requests a second.
 double LoadOf(const SweepCell& cell) {
-  const std::string& arrivals = cell.config.arrivals;
-  const size_t colon = arrivals.rfind("poisson:", 0) == 0 ? 8 : std::string::npos;
-  if (cell.config.concurrency > 0 || colon == std::string::npos) return static_cast<double>(cell.config.concurrency);
-  return std::atof(arrivals.c_str() + colon);
-}
-
-std::string LoadText(const SweepCell& cell) {
-  return FieldText(cell, cell.config.concurrency > 0 ? SweepField::kConcurrency : SweepField::kArrivals);
+  return cell.open_load() ? OfferedRate(cell) : static_cast<double>(cell.config.concurrency);
 }
 
 bool WideRange(const std::vector<double>& values) {
@@ -60,8 +55,7 @@ const std::vector<SweepField> kAlongLoad = {SweepField::kConcurrency, SweepField
 std::vector<CellPointers> LoadCurves(const CellPointers& cells) {
   std::vector<CellPointers> curves;
   for (const bool closed : {true, false}) {  // requests at once and requests a second do not compare
-    const CellPointers alike =
-        Where(cells, [&](const SweepCell& cell) { return (cell.config.concurrency > 0) == closed; });
+    const CellPointers alike = Where(cells, [&](const SweepCell& cell) { return !cell.open_load() == closed; });
     for (CellPointers& group : GroupCells(alike, kAlongLoad)) {
       SortBy(LoadOf, &group);
       if (group.size() >= 2 && LoadOf(*group.front()) < LoadOf(*group.back())) curves.push_back(std::move(group));
@@ -92,7 +86,7 @@ void AddCurves(const std::vector<CellPointers>& curves, size_t left_out, const L
   const CellPointers* fastest = nullptr;
   for (size_t i = 0; i < curves.size(); ++i) {
     ChartSeries series = SeriesOf(labels.Of(*curves[i][0]), i, *curves[i][0]);
-    if (curves[i][0]->config.concurrency == 0) absl::StrAppend(&series.label, ", requests a second");
+    if (curves[i][0]->open_load()) absl::StrAppend(&series.label, ", requests a second");
     for (const SweepCell* cell : curves[i]) {
       const Spread y = LatencyMs(*cell, kind);
       if (y.median <= 0) continue;
@@ -186,6 +180,119 @@ void AddGoodput(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   figures->push_back(MakeRowFigure("goodput", sentence, std::move(chart), bounded));
 }
 
+// Those that no other one beats in both throughput and gap, by throughput.
+CellPointers ParetoFront(CellPointers cells) {
+  SortBy([](const SweepCell& cell) { return -OutputRate(cell).median; }, &cells);
+  CellPointers front;
+  double least = std::numeric_limits<double>::infinity();
+  for (const SweepCell* cell : cells) {
+    const double gap = LatencyMs(*cell, kItlMedian).median;
+    if (gap < least) least = gap, front.push_back(cell);
+  }
+  std::reverse(front.begin(), front.end());
+  return front;
+}
+
+void AddPareto(const CellPointers& cells, std::vector<ReportFigure>* figures) {
+  const CellPointers shown = Where(cells, [](const SweepCell& cell) { return LatencyMs(cell, kItlMedian).median > 0; });
+  if (shown.size() < 3) return;
+  const CellLabels labels(shown, {});
+  XyChart chart;
+  chart.title = "What is worth choosing: throughput against the gap between tokens";
+  chart.x.label = "output tokens/s";
+  chart.y.label = "ITL p50, ms";
+  std::vector<double> heights, widths;
+  std::string sentence;
+  for (const bool simulated : {false, true}) {
+    const CellPointers alike = Where(shown, [&](const SweepCell& cell) { return cell.simulated == simulated; });
+    if (alike.empty()) continue;
+    const CellPointers front = ParetoFront(alike);
+    const std::string origin = simulated ? "simulated" : "measured";
+    ChartSeries best = SeriesOf("front, " + origin, simulated ? 1 : 0, *alike[0]);
+    ChartSeries others = SeriesOf("beaten in both, " + origin, 5, *alike[0]);
+    others.joined = false;
+    for (const SweepCell* cell : alike) {
+      const bool on_front = std::find(front.begin(), front.end(), cell) != front.end();
+      const double rate = OutputRate(*cell).median;
+      const Spread gap = LatencyMs(*cell, kItlMedian);
+      widths.push_back(rate), heights.push_back(gap.median);
+      if (on_front) continue;
+      others.points.push_back(SpreadPoint(rate, gap,
+                                          absl::StrCat(labels.Of(*cell), ": ", FigureText(rate),
+                                                       " output tokens/s, ITL ", FigureText(gap.median), " ms")));
+    }
+    for (const SweepCell* cell : front) {
+      const double rate = OutputRate(*cell).median;
+      const Spread gap = LatencyMs(*cell, kItlMedian);
+      best.points.push_back(SpreadPoint(rate, gap,
+                                        absl::StrCat(labels.Of(*cell), ": ", FigureText(rate), " output tokens/s, ITL ",
+                                                     FigureText(gap.median), " ms")));
+      best.points.back().label =
+          absl::StrCat(cell->stages, HasEvenThreads(*cell) ? absl::StrCat("\xC3\x97", cell->threads) : "", ", ",
+                       FigureText(LoadOf(*cell)));
+    }
+    if (sentence.empty()) {
+      sentence =
+          absl::StrCat(front.size(), " of ", CountOf(static_cast<int64_t>(alike.size()), "configuration"), ", ", origin,
+                       ", are beaten by no other in both. The front goes from ", labels.Of(*front.front()), " to ",
+                       labels.Of(*front.back()), ". Beside its points stand stages \xC3\x97 threads, and the load.");
+    }
+    chart.series.push_back(std::move(best));
+    if (!others.points.empty()) chart.series.push_back(std::move(others));
+  }
+  if (WideRange(heights)) chart.y.kind = ScaleKind::kLog;
+  if (WideRange(widths)) chart.x.kind = ScaleKind::kLog;
+  figures->push_back(MakeXyFigure("pareto", sentence, std::move(chart), shown));
+}
+
+// Requests that come by a clock of their own: what is offered, what of it is served, and how long it takes.
+void AddOpenLoads(const CellPointers& cells, std::vector<ReportFigure>* figures) {
+  CellPointers open =
+      Where(cells, [](const SweepCell& cell) { return OfferedRate(cell) > 0 && cell.Of(ServedShare).median > 0; });
+  if (open.empty()) return;
+  size_t left_out = 0;
+  open = FastestCells(open, kMostPercentileRows, &left_out);
+  SortBy(OfferedRate, &open);
+  const CellLabels labels(open, {});
+  RowChart chart;
+  chart.title = "Open loads: what is offered, what is served, and how long it takes";
+  chart.axis.label = "requests/s";
+  chart.parts = {{"served", PartFill::kSolid}};
+  chart.marks = {{.label = "offered", .tick = true}};
+  const auto share = [](const SweepCell& cell) { return cell.Of(ServedShare).median; };
+  for (const SweepCell* cell : open) {
+    const double offered = OfferedRate(*cell);
+    ChartRow row =
+        SpreadRow(*cell, labels.Of(*cell), cell->Of([&](const SweepPoint& run) { return offered * ServedShare(run); }));
+    row.marks = {offered};
+    const auto time = [&](Percentiles SweepResult::*sample, double Percentiles::*percentile) {
+      return DurationText(cell->MsOf(sample, percentile).median / 1e3);
+    };
+    row.note = absl::StrCat("TTFT ", time(&SweepResult::ttft_s, &Percentiles::p50), ", all ",
+                            time(&SweepResult::latency_s, &Percentiles::p50));
+    row.tooltip = absl::StrCat(row.heading, ": ", FigureText(row.parts[0]), " of ", FigureText(row.marks[0]),
+                               " requests/s served; TTFT p50 ", time(&SweepResult::ttft_s, &Percentiles::p50), ", p99 ",
+                               time(&SweepResult::ttft_s, &Percentiles::p99), "; whole answer p50 ",
+                               time(&SweepResult::latency_s, &Percentiles::p50), ", p99 ",
+                               time(&SweepResult::latency_s, &Percentiles::p99));
+    chart.rows.push_back(std::move(row));
+  }
+  const SweepCell& most = **std::max_element(
+      open.begin(), open.end(), [&](const SweepCell* a, const SweepCell* b) { return share(*a) < share(*b); });
+  const bool all = std::all_of(open.begin(), open.end(), [&](const SweepCell* cell) { return share(*cell) == 1; });
+  const std::string label = labels.Of(most);
+  const std::string sentence = absl::StrCat(
+      all ? "All of what is offered is served"
+          : absl::StrCat(open.size() == 1 || label.empty()
+                             ? "Served is "
+                             : absl::StrCat("The largest share is served with ", label, ": "),
+                         PercentText(share(most)), " of what is offered"),
+      ". Served are the requests that ended with all their tokens, however late. Beside the bars: the median wait for "
+      "the first token and for the whole answer.",
+      LeftOutSentence(left_out));
+  figures->push_back(MakeRowFigure("open-loads", sentence, std::move(chart), open));
+}
+
 }  // namespace
 
 std::vector<ReportFigure> LatencyFigures(const CellPointers& cells) {
@@ -193,6 +300,8 @@ std::vector<ReportFigure> LatencyFigures(const CellPointers& cells) {
   const CellPointers decoding =
       Where(cells, [](const SweepCell& cell) { return !cell.prefill_only() && OutputRate(cell).median > 0; });
   std::vector<ReportFigure> figures;
+  AddPareto(Where(decoding, [](const SweepCell& cell) { return !cell.open_load(); }), &figures);
+  AddOpenLoads(decoding, &figures);
   size_t left_out = 0;
   const std::vector<CellPointers> curves = FastestGroups(LoadCurves(decoding), kMostSeries, &left_out);
   if (!curves.empty()) AddCurves(curves, left_out, kItlMedian, &figures);

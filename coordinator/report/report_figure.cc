@@ -4,7 +4,10 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/base/shown_text.h"
 #include "coordinator/report/report_text.h"
 
@@ -37,14 +40,18 @@ std::string OriginRemark(const CellPointers& shown) {
 
 ReportFigure MakeXyFigure(std::string id, const std::string& sentence, XyChart chart, const CellPointers& shown) {
   chart.remark = OriginRemark(shown);
-  return {std::move(id), chart.title, sentence + SimulationSentence(shown), DrawXyChart(chart, false),
+  return {std::move(id),           chart.title, sentence + SimulationSentence(shown), chart, DrawXyChart(chart, false),
           DrawXyChart(chart, true)};
 }
 
 ReportFigure MakeRowFigure(std::string id, const std::string& sentence, RowChart chart, const CellPointers& shown) {
   chart.remark = OriginRemark(shown);
   chart.id = id;
-  return {std::move(id), chart.title, sentence + SimulationSentence(shown), DrawRowChart(chart, false),
+  return {std::move(id),
+          chart.title,
+          sentence + SimulationSentence(shown),
+          chart,
+          DrawRowChart(chart, false),
           DrawRowChart(chart, true)};
 }
 
@@ -67,6 +74,22 @@ ChartRow SpreadRow(const SweepCell& cell, std::string heading, const Spread& val
   row.parts = {value.median};
   row.low = value.low, row.high = value.high;
   return row;
+}
+
+std::string LoadText(const SweepCell& cell) {
+  return FieldText(cell, cell.open_load() ? SweepField::kArrivals : SweepField::kConcurrency);
+}
+
+double OfferedRate(const SweepCell& cell) {
+  constexpr absl::string_view kPoisson = "poisson:";
+  double rate = 0;
+  absl::string_view arrivals = cell.config.arrivals;
+  return cell.open_load() && absl::ConsumePrefix(&arrivals, kPoisson) && absl::SimpleAtod(arrivals, &rate) ? rate : 0;
+}
+
+double ServedShare(const SweepPoint& run) {
+  const int64_t arrived = run.result.requests + run.result.failed + run.result.unfinished;
+  return arrived > 0 ? static_cast<double>(run.result.requests) / static_cast<double>(arrived) : 0;
 }
 
 double BestThroughput(const CellPointers& group) {

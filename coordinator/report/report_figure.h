@@ -5,9 +5,10 @@
 // what predictions and simulated points rest on. The most telling ones of each kind come first. Pure.
 
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "coordinator/report/chart.h"
+#include "coordinator/report/chart/chart.h"
 #include "coordinator/report/sweep_cells.h"
 
 namespace stagecoach {
@@ -16,6 +17,7 @@ struct ReportFigure {
   std::string id;  // unique in a report; letters, digits and '-': its file is <id>.svg
   std::string title;
   std::string sentence;
+  std::variant<XyChart, RowChart> chart;
   std::string page_svg, file_svg;  // within the page, where the title stands above it; and alone
 };
 
@@ -41,11 +43,22 @@ const CellPointers& FastestGroup(const std::vector<CellPointers>& groups);
 // " 3 more configurations are in the table." or nothing.
 std::string LeftOutSentence(size_t left_out);
 
+// The largest value over the smallest: more is drawn on a logarithmic axis.
+inline constexpr double kWideRange = 20;
+
+std::string LoadText(const SweepCell& cell);  // "8 at once", "poisson:2 arrivals"
+// Of an open load: requests a second that arrive; 0: not known (a trace's).
+double OfferedRate(const SweepCell& cell);
+// Of the requests that arrived: those that ended with all their tokens, from 0 to 1. A rate up to the last token would
+// be less than what is offered even where all of them ended.
+double ServedShare(const SweepPoint& run);
+
 // Throughput over stages; the throughput of a stage where each has the same work; throughput over cores.
 std::vector<ReportFigure> ScalingFigures(const CellPointers& cells);
-// The gaps between tokens and the wait for the first one over the throughput; goodput; percentiles.
+// The Pareto front; the gaps between tokens and the wait for the first one over the throughput; what open loads offer
+// and get; goodput; percentiles.
 std::vector<ReportFigure> LatencyFigures(const CellPointers& cells);
-// What each stage's time went to; the bubble beside its floor, with the rows of a pass over the weights.
+// What each stage's time went to; the bubble with its causes beside its floor, with the rows of a pass.
 std::vector<ReportFigure> TimeFigures(const CellPointers& cells);
 // What was predicted beside what came out.
 std::vector<ReportFigure> PredictionFigures(const CellPointers& cells);

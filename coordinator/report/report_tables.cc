@@ -6,15 +6,21 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/base/shown_text.h"
 #include "common/json/json_value.h"
+#include "coordinator/report/chart/svg_canvas.h"
 #include "coordinator/report/report_text.h"
-#include "coordinator/report/svg_canvas.h"
+#include "coordinator/report/verdict.h"
 
 namespace stagecoach {
 namespace {
@@ -60,9 +66,17 @@ std::string TimeCard(const SweepCell& fastest) {
   const Spread bubble = fastest.Of(&SweepResult::bubble), floor = fastest.Of(&SweepResult::bubble_floor);
   if (fastest.runs[0]->stages.empty() || bubble.count == 0 || bubble.median < 0 || bubble.median > 1) return "";
   const std::string who = fastest.stages == 1 ? "its stage" : "its stages";
+  const bool due = floor.median >= 0.0005;
   return Card("Where its time went", PercentText(1 - bubble.median), absl::StrCat(who, " computed"),
-              absl::StrCat(PercentText(bubble.median), " waiting with work in the pipeline; no less than ",
-                           PercentText(floor.median), " was possible"));
+              absl::StrCat(PercentText(bubble.median), " waiting with work in the pipeline",
+                           due ? absl::StrCat("; this work leaves no less than ", PercentText(floor.median)) : ""));
+}
+
+std::string CoreHourCard(const CellPointers& cells, const CellLabels& labels) {
+  const auto yield = [](const SweepCell& cell) { return cell.Of(&SweepResult::tokens_per_core_hour).median; };
+  const SweepCell* best = BestCell(cells, yield);
+  if (best == nullptr) return "";
+  return Card("Most for its cores", FigureText(yield(*best)), "tokens per core-hour", labels.Of(*best));
 }
 
 std::string LatencyCard(const CellPointers& cells, const CellLabels& labels, const std::string& name,
@@ -91,7 +105,7 @@ std::string PredictionCard(const CellPointers& cells) {
     const Spread spread = SpreadOf(apart);
     return Card(simulated ? "Prediction off the simulation by" : "Prediction off by", PercentText(spread.median),
                 "in the median",
-                absl::StrCat("at most ", PercentText(spread.high), ", over ",
+                absl::StrCat("at worst ", PercentText(spread.high), ", over ",
                              CountOf(static_cast<int64_t>(apart.size()), "comparison"),
                              "; by the planner's formulas from ", FactsText(compared)));
   }
@@ -105,9 +119,11 @@ std::string CountCard(const CellPointers& cells) {
     failed += static_cast<int64_t>(cell->failures.size());
   }
   std::vector<std::string> parts = {CountOf(static_cast<int64_t>(cells.size()), "configuration")};
-  if (simulated > 0) parts.push_back(absl::StrCat(simulated, " simulated"));
+  if (measured > 0 && simulated > 0) parts.push_back(absl::StrCat(simulated, " simulated"));
   if (failed > 0) parts.push_back(absl::StrCat(failed, " failed"));
-  return Card("Points", absl::StrCat(measured), "measured", absl::StrJoin(parts, ", "));
+  const bool none = measured == 0 && simulated > 0;
+  return Card("Points", FigureText(static_cast<double>(none ? simulated : measured)), none ? "simulated" : "measured",
+              absl::StrJoin(parts, ", "));
 }
 
 std::string SpreadText(const Spread& spread, double unit) {
@@ -143,6 +159,36 @@ std::string IncidentsText(const SweepCell& cell) {
   return texts.empty() ? "none" : absl::StrJoin(texts, ", ");
 }
 
+const char* OriginText(const SweepCell& cell) {
+  return cell.simulated ? "simulated" : cell.link_emulated() ? "emulated links" : "measured";
+}
+
+// Whether it is a name that a sweep gives: "traces/<16 hexadecimal digits>.json". No other file is linked to, whatever
+// a record says.
+bool IsTraceName(absl::string_view name) {
+  return absl::ConsumePrefix(&name, "traces/") && absl::ConsumeSuffix(&name, ".json") && name.size() == 16 &&
+         std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f'); });
+}
+
+// As a part of an address.
+std::string PercentEncoded(const std::string& path) {
+  std::string text;
+  for (char c : path) {
+    const bool plain = absl::ascii_isalnum(c) || absl::StrContains("/-._~", c);
+    absl::StrAppend(&text, plain ? std::string(1, c) : absl::StrFormat("%%%02X", static_cast<unsigned char>(c)));
+  }
+  return text;
+}
+
+// Of the first run that has one, as seen from the report; empty: none.
+std::string TraceOf(const SweepCell& cell) {
+  for (const SweepPoint* run : cell.runs) {
+    if (!IsTraceName(run->trace)) continue;
+    return absl::StrCat(cell.series_folder.empty() ? "." : PercentEncoded(cell.series_folder), "/", run->trace);
+  }
+  return "";
+}
+
 // The values that occur, once each and in order, joined.
 std::string JoinedValues(const std::set<std::string>& values) {
   std::vector<std::string> texts;
@@ -153,6 +199,10 @@ std::string JoinedValues(const std::set<std::string>& values) {
 }
 
 constexpr char kPrediction[] = "prediction.";
+
+std::string QuotedCell(const std::string& text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
 
 // A line's names and cells, in one order.
 struct CsvLine {
@@ -166,9 +216,7 @@ void AddFields(const std::string& path, const Json& object, CsvLine* line) {
       continue;
     }
     line->names.push_back(path + name);
-    line->cells.push_back(
-        value.is_string() ? absl::StrCat("\"", absl::StrReplaceAll(value.get<std::string>(), {{"\"", "\"\""}}), "\"")
-                          : CompactJson(value));
+    line->cells.push_back(value.is_string() ? QuotedCell(value.get<std::string>()) : CompactJson(value));
   }
 }
 
@@ -198,39 +246,83 @@ std::string CardsHtml(const CellPointers& cells) {
   const SweepCell* fastest = BestCell(cells, [](const SweepCell& cell) { return cell.Throughput().median; });
   if (fastest != nullptr) absl::StrAppend(&html, RateCard(*fastest, labels), TimeCard(*fastest));
   absl::StrAppend(
-      &html, LatencyCard(cells, labels, "Shortest median gap", "ms between tokens", &SweepResult::itl_s, "itl"),
+      &html, CoreHourCard(cells, labels),
+      LatencyCard(cells, labels, "Shortest median gap", "ms between tokens", &SweepResult::itl_s, "itl"),
       LatencyCard(cells, labels, "Shortest median wait", "ms to the first token", &SweepResult::ttft_s, "ttft"),
       PredictionCard(cells), CountCard(cells), "</dl>\n");
   return html;
 }
 
 ReportTable ResultTable(const CellPointers& cells) {
+  const Baselines baselines(cells);
   ReportTable table{
-      .header = {"configuration", "origin", "runs", "output tokens/s", "prompt tokens/s", "TTFT p50 / p99, ms",
-                 "ITL p50 / p99, ms", "goodput, requests/s", "bubble / floor, %", "rows/pass", "incidents"},
+      .header = {"configuration", "origin", "runs", "output tokens/s",
+                 absl::StrCat("throughput against ", baselines.name()), "prompt tokens/s", "tokens per core-hour",
+                 "TTFT p50 / p99, ms", "ITL p50 / p99, ms", "answer p50 / p99, ms", "goodput, requests/s",
+                 "bubble / floor, %", "rows/pass", "incidents"},
       .left = 2};
   const CellLabels labels(cells, {});
+  table.links_last =
+      std::any_of(cells.begin(), cells.end(), [](const SweepCell* cell) { return !TraceOf(*cell).empty(); });
+  if (table.links_last) table.header.push_back("trace");
   for (const SweepCell* cell : cells) {
     if (cell->runs.empty()) continue;
     const auto of = [&](double SweepResult::*value) { return cell->Of(value); };
     const bool bounded = cell->config.slo_ttft_s > 0 || cell->config.slo_itl_s > 0;
-    const char* origin = cell->simulated ? "simulated" : cell->link_emulated() ? "emulated links" : "measured";
-    table.rows.push_back({labels.Of(*cell), origin, absl::StrCat(cell->runs.size()),
+    const SweepCell* baseline = baselines.Of(*cell);
+    const double yield = of(&SweepResult::tokens_per_core_hour).median;
+    table.rows.push_back({labels.Of(*cell), OriginText(*cell), absl::StrCat(cell->runs.size()),
                           SpreadText(of(&SweepResult::output_tokens_per_s), 1),
-                          FigureText(of(&SweepResult::prompt_tokens_per_s).median),
+                          baseline == nullptr ? (baselines.IsOne(*cell) ? "baseline" : "-")
+                                              : TimesText(cell->Throughput().median / baseline->Throughput().median),
+                          FigureText(of(&SweepResult::prompt_tokens_per_s).median), yield > 0 ? FigureText(yield) : "-",
                           PercentilesText(*cell, &SweepResult::ttft_s), PercentilesText(*cell, &SweepResult::itl_s),
+                          PercentilesText(*cell, &SweepResult::latency_s),
                           bounded ? FigureText(of(&SweepResult::goodput_requests_per_s).median) : "-",
                           absl::StrCat(FigureText(100 * of(&SweepResult::bubble).median), " / ",
                                        FigureText(100 * of(&SweepResult::bubble_floor).median)),
                           FigureText(of(&SweepResult::rows_per_pass).median), IncidentsText(*cell)});
+    if (table.links_last) table.rows.back().push_back(TraceOf(*cell));
+  }
+  return table;
+}
+
+ReportTable ComparisonTable(const CellPointers& cells) {
+  ReportTable table;
+  if (cells.empty() || std::all_of(cells.begin(), cells.end(),
+                                   [&](const SweepCell* cell) { return cell->series == cells[0]->series; })) {
+    return table;
+  }
+  const Baselines baselines(cells);
+  const std::string& name = baselines.name();
+  table = {.header = {"configuration", "origin", "tokens/s", "in " + name, "change", "beyond the scatter", "TTFT p50",
+                      "ITL p50", "tokens per core-hour"},
+           .left = 2};
+  const CellLabels labels(cells, {});
+  for (const SweepCell* cell : cells) {
+    const SweepCell* baseline = baselines.Of(*cell);
+    if (baseline == nullptr) continue;
+    const Spread now = cell->Throughput(), before = baseline->Throughput();
+    const bool apart = now.low > before.high || before.low > now.high;
+    const bool repeated = std::min(now.count, before.count) > 1;
+    const auto change = [](double to, double from) { return to > 0 && from > 0 ? ChangeText(to / from) : "-"; };
+    const auto median = [&](const SweepCell& of, Percentiles SweepResult::*sample) {
+      return of.MsOf(sample, &Percentiles::p50).median;
+    };
+    const auto yield = [](const SweepCell& of) { return of.Of(&SweepResult::tokens_per_core_hour).median; };
+    table.rows.push_back({labels.Of(*cell), OriginText(*cell), SpreadText(now, 1), SpreadText(before, 1),
+                          change(now.median, before.median), repeated ? (apart ? "yes" : "no") : "one run each",
+                          change(median(*cell, &SweepResult::ttft_s), median(*baseline, &SweepResult::ttft_s)),
+                          change(median(*cell, &SweepResult::itl_s), median(*baseline, &SweepResult::itl_s)),
+                          change(yield(*cell), yield(*baseline))});
   }
   return table;
 }
 
 ReportTable PredictionTable(const CellPointers& cells) {
-  ReportTable table{.header = {"configuration", "predicted from", "quantity", "predicted", "measured",
-                               "measured / predicted", "bottleneck"},
-                    .left = 3};
+  ReportTable table{.header = {"configuration", "origin", "predicted from", "quantity", "predicted", "came out",
+                               "came out / predicted", "bottleneck"},
+                    .left = 4};
   const CellLabels labels(cells, {});
   for (const SweepCell* cell : cells) {
     const auto run = std::find_if(cell->runs.begin(), cell->runs.end(),
@@ -242,8 +334,9 @@ ReportTable PredictionTable(const CellPointers& cells) {
     bool first = true;
     const auto add = [&](const std::string& quantity, const std::string& predicted, const std::string& measured,
                          const std::string& ratio) {
-      table.rows.push_back({first ? labels.Of(*cell) : "", first ? FactsText({cell}) : "", quantity, predicted,
-                            measured, ratio, first ? bottleneck : ""});
+      table.rows.push_back({first ? labels.Of(*cell) : "", first ? OriginText(*cell) : "",
+                            first ? FactsText({cell}) : "", quantity, predicted, measured, ratio,
+                            first ? bottleneck : ""});
       first = false;
     };
     for (const PredictedQuantity& quantity : PredictedQuantities()) {
@@ -253,7 +346,13 @@ ReportTable PredictionTable(const CellPointers& cells) {
           SpreadText(ratio->measured, quantity.per_unit), FigureText(ratio->ratio()));
     }
     const double bubble = cell->Of(&SweepResult::bubble).median;
-    if (cell->stages > 1) add("bubble (predicted: in decode)", PercentText(prediction.bubble), PercentText(bubble), "");
+    if (cell->stages < 2) continue;
+    add("bubble (predicted: in decode)", PercentText(prediction.bubble), PercentText(bubble), "");
+    const std::optional<BubbleShares> causes = CausesOf(*cell);
+    if (!causes.has_value()) continue;
+    add("\xE2\x80\x93 too few requests", PercentText(prediction.bubble_few), PercentText(causes->few), "");
+    add("\xE2\x80\x93 uneven stages", PercentText(prediction.bubble_imbalance), PercentText(causes->uneven), "");
+    add("\xE2\x80\x93 links and coordinator", PercentText(prediction.bubble_hop), PercentText(causes->links), "");
   }
   return table;
 }
@@ -279,7 +378,8 @@ ReportTable CommonTable(const CellPointers& cells) {
   std::vector<std::string> texts;
   for (int i = 0; i < kSweepFields; ++i) {
     const SweepField field = static_cast<SweepField>(i);
-    if (std::find(varying.begin(), varying.end(), field) == varying.end()) texts.push_back(FieldText(*cells[0], field));
+    if (std::find(varying.begin(), varying.end(), field) != varying.end()) continue;
+    if (std::string text = FieldText(*cells[0], field); !text.empty()) texts.push_back(std::move(text));
   }
   table.rows.push_back({"all points", absl::StrJoin(texts, ", ")});
   const std::vector<std::string> usual = UsualTexts(cells);
@@ -292,7 +392,7 @@ ReportTable CommonTable(const CellPointers& cells) {
         models.insert(
             absl::StrCat(origin.model_type.empty() ? point->config.model : origin.model_type,
                          origin.model_bytes > 0 ? absl::StrCat(" (", BytesText(origin.model_bytes), ")") : ""));
-        versions.insert(origin.program_version);
+        versions.insert(point->config.program_version);
         dates.insert(origin.started_at);
       }
     }
@@ -307,42 +407,15 @@ ReportTable CommonTable(const CellPointers& cells) {
   return table;
 }
 
-ReportTable MachineTable(const CellPointers& cells) {
-  ReportTable table{.header = {"host of the coordinator", "processor", "stages on", "instruction sets", "cores",
-                               "load before, at most"},
-                    .left = 4};
-  struct Machine {
-    std::string processor;
-    int64_t cores = 0;
-    double load = 0;
-    std::set<std::string> hosts, isas;
-  };
-  std::map<std::string, Machine> machines;
-  for (const SweepCell* cell : cells) {
-    if (cell->simulated) continue;
-    for (const SweepPoint* point : cell->runs) {
-      const SweepOrigin& origin = point->origin;
-      Machine& machine = machines[origin.host];
-      machine.processor = origin.processor;
-      machine.cores = std::max(machine.cores, origin.cores);
-      machine.load = std::max(machine.load, origin.load_average);
-      for (const SweepStage& stage : point->stages) {
-        machine.hosts.insert(stage.host);
-        machine.isas.insert(stage.isa);
-      }
+std::string PointsCsv(absl::Span<const SweepSeries> series) {
+  const bool several = series.size() > 1;
+  std::string text = absl::StrCat(several ? "series," : "", absl::StrJoin(LineOf(SweepPoint()).names, ","), "\r\n");
+  for (const SweepSeries& one : series) {
+    for (const SweepPoint& point : one.points) {
+      absl::StrAppend(&text, several ? QuotedCell(one.label) + "," : "", absl::StrJoin(LineOf(point).cells, ","),
+                      "\r\n");
     }
   }
-  for (const auto& [host, machine] : machines) {
-    table.rows.push_back({host.empty() ? "-" : host, machine.processor.empty() ? "-" : machine.processor,
-                          JoinedValues(machine.hosts), JoinedValues(machine.isas), absl::StrCat(machine.cores),
-                          FigureText(machine.load)});
-  }
-  return table;
-}
-
-std::string PointsCsv(absl::Span<const SweepPoint> points) {
-  std::string text = absl::StrJoin(LineOf(points.empty() ? SweepPoint() : points[0]).names, ",") + "\r\n";
-  for (const SweepPoint& point : points) absl::StrAppend(&text, absl::StrJoin(LineOf(point).cells, ","), "\r\n");
   return text;
 }
 

@@ -69,11 +69,13 @@ std::string StrongSentence(const CellPointers& group, const std::string& label, 
   const SweepCell &first = *group.front(), &last = *group.back();
   const double before = first.Throughput().median, after = last.Throughput().median;
   const double gain = after / before, ideal = StagesOf(last) / StagesOf(first);
-  std::string text =
-      absl::StrCat(FieldText(last, SweepField::kStages), " give ", FigureText(gain), " times the throughput of ",
-                   FieldText(first, SweepField::kStages), label.empty() ? "" : absl::StrCat(" (", label, ")"), ": ",
-                   FigureText(after), " against ", FigureText(before), " ", kind.rate, ", ", PercentText(gain / ideal),
-                   " of ideal.");
+  const bool same = FigureText(gain) == "1";
+  std::string text = absl::StrCat(
+      FieldText(last, SweepField::kStages),
+      same ? " give the throughput of " : absl::StrCat(" give ", FigureText(gain), " times the throughput of "),
+      FieldText(first, SweepField::kStages), label.empty() ? "" : absl::StrCat(" (", label, ")"), ": ",
+      FigureText(after), " against ", FigureText(before), " ", kind.rate, ", ", PercentText(gain / ideal),
+      " of growth in proportion.");
   if (const double bubble = last.Of(&SweepResult::bubble).median; bubble > 0) {
     absl::StrAppend(&text, " The bubble of ", FieldText(last, SweepField::kStages), " is ", PercentText(bubble),
                     ", its floor ", PercentText(last.Of(&SweepResult::bubble_floor).median), ".");
@@ -95,7 +97,7 @@ XyChart DrawStrong(const std::vector<CellPointers>& groups, const CellLabels& la
     const CellPointers& group = groups[i];
     ChartSeries series = SeriesOf(labels.Of(*group[0]), i, *group[0]);
     const double base = group[0]->Throughput().median, first = of(*group[0]);
-    ChartGuide ideal{"ideal", {}};
+    ChartGuide ideal{"in proportion", {}};
     for (const SweepCell* cell : group) {
       const Spread y = cell->Throughput();
       series.points.push_back(
@@ -118,8 +120,8 @@ std::string RangeSentence(const std::vector<CellPointers>& groups) {
   }
   const Spread range = SpreadOf(shares);
   const std::string low = PercentText(range.low), high = PercentText(range.high);
-  if (low == high) return absl::StrCat(" All reach ", high, " of ideal with their most stages.");
-  return absl::StrCat(" With their most stages they reach ", low, " to ", high, " of ideal.");
+  if (low == high) return absl::StrCat(" All reach ", high, " of growth in proportion with their most stages.");
+  return absl::StrCat(" With their most stages they reach ", low, " to ", high, " of growth in proportion.");
 }
 
 void AddStrongScaling(const CellPointers& cells, const LoadKind& kind, std::vector<ReportFigure>* figures) {
@@ -197,7 +199,8 @@ void AddWeakScaling(const CellPointers& cells, const LoadKind& kind, std::vector
   chart.title = absl::StrCat("Weak scaling", kind.prefill ? " in prefill" : "", ": the same work for each stage");
   chart.x = CountAxis("stages", shown, StagesOf);
   chart.y.label = "% of the throughput a stage had with the fewest stages";
-  chart.guides.push_back({"ideal", {PlainPoint(chart.x.marks.front(), 100), PlainPoint(chart.x.marks.back(), 100)}});
+  chart.guides.push_back(
+      {"nothing lost", {PlainPoint(chart.x.marks.front(), 100), PlainPoint(chart.x.marks.back(), 100)}});
   double best = 0;
   std::string sentence;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -230,8 +233,9 @@ std::vector<ReportFigure> ScalingFigures(const CellPointers& cells) {
   for (const auto add : {AddStrongScaling, AddWeakScaling, AddCoreScaling}) {
     for (const LoadKind& kind :
          {LoadKind{false, "", "output tokens/s"}, LoadKind{true, "prefill-", "prompt tokens/s"}}) {
-      const CellPointers of_kind = Where(
-          cells, [&](const SweepCell& cell) { return cell.prefill_only() == kind.prefill && !cell.runs.empty(); });
+      const CellPointers of_kind = Where(cells, [&](const SweepCell& cell) {
+        return cell.prefill_only() == kind.prefill && !cell.runs.empty() && !cell.open_load();
+      });
       if (!of_kind.empty()) add(of_kind, kind, &figures);
     }
   }

@@ -1,15 +1,20 @@
 #include "coordinator/report/sweep_cells.h"
 
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/base/shown_text.h"
+#include "coordinator/bench/sweep_plan.h"
 #include "coordinator/report/report_text.h"
 
 namespace stagecoach {
@@ -17,9 +22,36 @@ namespace {
 
 // Fields whose value others usually set.
 constexpr SweepField kFollowers[] = {
-    SweepField::kHosts,        SweepField::kMaxNumSeqs, SweepField::kMaxNumBatchedTokens,
-    SweepField::kMicroBatches, SweepField::kRequests,   SweepField::kDuration,
-    SweepField::kSeed};
+    SweepField::kHosts,        SweepField::kMaxNumSeqs,   SweepField::kMaxNumBatchedTokens,
+    SweepField::kMicroBatches, SweepField::kRequests,     SweepField::kDuration,
+    SweepField::kSeed,         SweepField::kLayerSplit,   SweepField::kContext,
+    SweepField::kModelFile,    SweepField::kArrivalsFile, SweepField::kMachine,
+    SweepField::kVersion,      SweepField::kCluster,      SweepField::kClusterHosts,
+    SweepField::kWorld};
+// What PointName says.
+constexpr SweepField kNamedFields[] = {SweepField::kStages,       SweepField::kThreads,      SweepField::kConcurrency,
+                                       SweepField::kArrivals,     SweepField::kPrompt,       SweepField::kOutput,
+                                       SweepField::kPolicy,       SweepField::kDecodeGroups, SweepField::kMicroBatches,
+                                       SweepField::kPrefillChunk, SweepField::kChunking,     SweepField::kWireType,
+                                       SweepField::kLink};
+
+// The fields that alone may set a follower that is no choice but a fact of the world: hosts follow stages, and no
+// chunk. None: any field may.
+std::vector<SweepField> MastersOf(SweepField follower) {
+  switch (follower) {
+    case SweepField::kHosts: return {SweepField::kSeries, SweepField::kSimulated, SweepField::kStages};
+    case SweepField::kLayerSplit:
+      return {SweepField::kSeries, SweepField::kSimulated, SweepField::kModel, SweepField::kStages, SweepField::kHosts};
+    case SweepField::kModelFile: return {SweepField::kSeries, SweepField::kModel};
+    case SweepField::kArrivalsFile: return {SweepField::kSeries, SweepField::kArrivals};
+    case SweepField::kClusterHosts: return {SweepField::kSeries, SweepField::kSimulated, SweepField::kCluster};
+    case SweepField::kMachine:
+    case SweepField::kVersion:
+    case SweepField::kCluster:
+    case SweepField::kWorld: return {SweepField::kSeries, SweepField::kSimulated};
+    default: return {};
+  }
+}
 
 template <typename Fields>
 bool Contains(const Fields& fields, SweepField field) {
@@ -46,18 +78,54 @@ std::string CountText(int64_t count, absl::string_view noun, absl::string_view n
   return count == 0 ? std::string(none) : CountOf(count, noun);
 }
 
+constexpr double kOfFloats = 6e-8;  // numbers of the command line are floats
+
+// `text` begins with the value in one of our units, rounded. Where that is another value, this one itself.
+std::string Exactly(double value, double tolerance, const std::string& text, absl::string_view unit) {
+  double shown = 0;
+  if (absl::SimpleAtod(text.substr(0, text.find(' ')), &shown)) {
+    for (const double factor : {1.0, 60.0, 1e-3, 1e-6, 1e3, 1e6, 1e9, 1048576.0, 1073741824.0}) {
+      if (std::abs(shown * factor - value) <= tolerance * value) return text;
+    }
+  }
+  return absl::StrFormat("%.17g %s", value, unit);
+}
+
+std::string SecondsText(double seconds) { return Exactly(seconds, kOfFloats, DurationText(seconds), "s"); }
+
+std::string KvCacheText(uint64_t bytes) {
+  return bytes == 0 ? "KV cache from free memory"
+                    : absl::StrCat("KV cache ", Exactly(static_cast<double>(bytes), 0, BytesText(bytes), "bytes"));
+}
+
+std::string ModelFileText(const SweepConfig& config) {
+  if (config.header_hash.empty()) return "";
+  const absl::Time changed = absl::FromUnixMicros(config.file_time_us);
+  return absl::StrCat("model file of ",
+                      config.file_time_us == 0 ? "a time not known"
+                                               : absl::FormatTime("%Y-%m-%d %H:%M:%E*S", changed, absl::UTCTimeZone()),
+                      " with ", config.file_bytes, " bytes and header ", config.header_hash);
+}
+
+std::string HashText(absl::string_view what, const std::string& hash) {
+  return hash.empty() ? "" : absl::StrCat(what, " ", hash);
+}
+
 std::string LinkText(const SweepConfig& config) {
   std::vector<std::string> parts;
-  if (config.emulated_link.latency_s > 0) parts.push_back(DurationText(config.emulated_link.latency_s));
-  if (config.emulated_link.bytes_per_s > 0)
-    parts.push_back(absl::StrCat(RateText(config.emulated_link.bytes_per_s * 8), "bit/s"));
+  const EmulatedLink& link = config.emulated_link;
+  if (link.latency_s > 0) parts.push_back(SecondsText(link.latency_s));
+  if (link.bytes_per_s > 0) {
+    const double bits = link.bytes_per_s * 8;
+    parts.push_back(Exactly(bits, kOfFloats, RateText(bits) + "bit/s", "bit/s"));
+  }
   return parts.empty() ? "real links" : absl::StrCat("emulated links (", absl::StrJoin(parts, ", "), ")");
 }
 
 std::string SloText(const SweepConfig& config) {
   std::vector<std::string> parts;
-  if (config.slo_ttft_s > 0) parts.push_back(absl::StrCat("TTFT within ", DurationText(config.slo_ttft_s)));
-  if (config.slo_itl_s > 0) parts.push_back(absl::StrCat("ITL within ", DurationText(config.slo_itl_s)));
+  if (config.slo_ttft_s > 0) parts.push_back(absl::StrCat("TTFT within ", SecondsText(config.slo_ttft_s)));
+  if (config.slo_itl_s > 0) parts.push_back(absl::StrCat("ITL within ", SecondsText(config.slo_itl_s)));
   return parts.empty() ? "no SLO" : absl::StrJoin(parts, " and ");
 }
 
@@ -68,19 +136,35 @@ std::string TextOfFields(const SweepCell& cell, const std::vector<SweepField>& f
 }
 
 // Of the fields that follow others by nature (how many sequences may run, how many requests arrive, which hosts a
-// number of stages takes, ...) those that `leaders` determine in these cells: equal leaders, equal follower.
-std::vector<SweepField> FollowingFields(const CellPointers& cells, const std::vector<SweepField>& leaders) {
+// number of stages takes, ...) those that `leaders`, or its masters where it has some, determine in these cells: equal
+// leaders, equal follower. One that does not follow leads those behind it.
+std::vector<SweepField> FollowingFields(const CellPointers& cells, std::vector<SweepField> leaders) {
   std::vector<SweepField> following;
   for (SweepField follower : kFollowers) {
     if (Contains(leaders, follower)) continue;
+    const std::vector<SweepField> masters = MastersOf(follower);
+    const std::vector<SweepField>& by = masters.empty() ? leaders : masters;
     std::map<std::string, std::string> followed;  // by the leaders' texts
     const bool follows = std::all_of(cells.begin(), cells.end(), [&](const SweepCell* cell) {
       const std::string text = FieldText(*cell, follower);
-      return followed.emplace(TextOfFields(*cell, leaders), text).first->second == text;
+      return followed.emplace(TextOfFields(*cell, by), text).first->second == text;
     });
-    if (follows) following.push_back(follower);
+    (follows ? following : leaders).push_back(follower);
   }
   return following;
+}
+
+// The fields in which the cells differ, without `along` and those that follow others.
+std::vector<SweepField> TellingFields(const CellPointers& cells, const std::vector<SweepField>& along) {
+  const std::vector<SweepField> varying = VaryingFields(cells);
+  std::vector<SweepField> leaders = along, telling;
+  for (SweepField field : varying) {
+    if (!Contains(kFollowers, field)) leaders.push_back(field);
+  }
+  const std::vector<SweepField> following = FollowingFields(cells, leaders);
+  std::copy_if(varying.begin(), varying.end(), std::back_inserter(telling),
+               [&](SweepField field) { return !Contains(along, field) && !Contains(following, field); });
+  return telling;
 }
 
 // Short names of models: the whole path only where two would be alike.
@@ -100,9 +184,9 @@ bool AlwaysShown(SweepField field) {
 
 bool IsShown(const SweepCell& cell, SweepField field) {
   if (field == SweepField::kSimulated) return cell.simulated;
-  // A load is either closed (concurrency) or open (arrivals); the other field is meaningless.
+  // A load is either closed (concurrency) or open (arrivals); of an open one a simulation may bound the concurrency.
   if (field == SweepField::kConcurrency) return cell.config.concurrency > 0;
-  if (field == SweepField::kArrivals) return cell.config.concurrency == 0;
+  if (field == SweepField::kArrivals) return cell.config.concurrency == 0 || cell.config.arrivals != "closed";
   if (field == SweepField::kLink) return cell.link_emulated();
   return AlwaysShown(field) || cell.unusual[static_cast<size_t>(field)];
 }
@@ -118,10 +202,10 @@ void MarkUnusual(std::vector<SweepCell>* cells) {
   }
 }
 
-SweepCell NewCell(const SweepPoint& point, SweepConfig config) {
+SweepCell NewCell(bool simulated, SweepConfig config) {
   SweepCell cell;
   cell.config = std::move(config);
-  cell.simulated = point.simulated;
+  cell.simulated = simulated;
   cell.stages = cell.config.stages;
   cell.threads = cell.config.threads;
   return cell;
@@ -132,6 +216,22 @@ void AddPoint(const SweepPoint& point, SweepCell* cell) {
   cell->runs.push_back(&point);
   if (cell->stages == 0) cell->stages = static_cast<int64_t>(point.stages.size());
   if (cell->threads == 0 && !point.stages.empty()) cell->threads = point.stages[0].threads;
+}
+
+void AddPoints(absl::Span<const SweepPoint> points, std::vector<SweepCell>* cells) {
+  using Identity = std::pair<bool, std::string>;  // simulated; key
+  std::map<Identity, size_t> last;                // of each repetition: the point that counts
+  for (size_t i = 0; i < points.size(); ++i) last[{points[i].simulated, SweepKey(points[i].config)}] = i;
+  std::map<Identity, size_t> places;  // of cells
+  for (size_t i = 0; i < points.size(); ++i) {
+    const SweepPoint& point = points[i];
+    const auto [place, fresh] = places.emplace(Identity(point.simulated, RepetitionsKey(point.config)), cells->size());
+    if (fresh) {
+      cells->push_back(NewCell(point.simulated, point.config));
+      cells->back().config.repetition = 0;
+    }
+    if (last[{point.simulated, SweepKey(point.config)}] == i) AddPoint(point, &(*cells)[place->second]);
+  }
 }
 
 bool Decodes(const SweepCell& cell) { return !cell.prefill_only(); }
@@ -185,19 +285,16 @@ Spread SweepCell::Throughput() const {
   return Of(prefill_only() ? &SweepResult::prompt_tokens_per_s : &SweepResult::output_tokens_per_s);
 }
 
-std::vector<SweepCell> SweepCells(absl::Span<const SweepPoint> points) {
-  using Identity = std::pair<bool, std::string>;  // simulated; key
-  std::map<Identity, size_t> last;                // of each repetition: the point that counts
-  for (size_t i = 0; i < points.size(); ++i) last[{points[i].simulated, SweepKey(points[i].config)}] = i;
-  std::map<Identity, size_t> places;  // of cells, by the key of their first repetition
+std::vector<SweepCell> SweepCells(absl::Span<const SweepSeries> series) {
   std::vector<SweepCell> cells;
-  for (size_t i = 0; i < points.size(); ++i) {
-    SweepConfig config = points[i].config;
-    const Identity point_identity = {points[i].simulated, SweepKey(config)};
-    config.repetition = 0;
-    const auto [place, fresh] = places.emplace(Identity(points[i].simulated, SweepKey(config)), cells.size());
-    if (fresh) cells.push_back(NewCell(points[i], std::move(config)));
-    if (last[point_identity] == i) AddPoint(points[i], &cells[place->second]);
+  for (size_t i = 0; i < series.size(); ++i) {
+    const size_t first = cells.size();
+    AddPoints(series[i].points, &cells);
+    for (size_t place = first; place < cells.size(); ++place) {
+      cells[place].series = i;
+      cells[place].series_label = series[i].label;
+      cells[place].series_folder = series[i].folder;
+    }
   }
   NameModels(&cells);
   MarkUnusual(&cells);
@@ -207,6 +304,7 @@ std::vector<SweepCell> SweepCells(absl::Span<const SweepPoint> points) {
 std::string FieldText(const SweepCell& cell, SweepField field) {
   const SweepConfig& config = cell.config;
   switch (field) {
+    case SweepField::kSeries: return cell.series_label;
     case SweepField::kModel: return cell.model_name;
     case SweepField::kStages: return CountText(cell.stages, "stage", "stages not known");
     case SweepField::kThreads: return CountText(cell.threads, "thread", "threads not known");
@@ -232,15 +330,29 @@ std::string FieldText(const SweepCell& cell, SweepField field) {
     case SweepField::kWeights: return absl::StrCat("weights ", NameOf(kWeightSources, config.weights));
     case SweepField::kMaxNumSeqs: return absl::StrCat("at most ", config.max_num_seqs, " running");
     case SweepField::kMaxNumBatchedTokens: return absl::StrCat(config.max_num_batched_tokens, " rows a micro-batch");
-    case SweepField::kKvCacheBytes:
-      return config.kv_cache_bytes == 0 ? "KV cache from free memory"
-                                        : absl::StrCat("KV cache ", BytesText(config.kv_cache_bytes));
+    case SweepField::kKvCacheBytes: return KvCacheText(config.kv_cache_bytes);
     case SweepField::kRequests:
       return config.requests == 0 ? "any number of requests" : CountOf(config.requests, "request");
     case SweepField::kDuration:
-      return config.duration_s == 0 ? "no end" : absl::StrCat("for ", DurationText(config.duration_s));
+      return config.duration_s == 0 ? "no end" : absl::StrCat("for ", SecondsText(config.duration_s));
     case SweepField::kSlo: return SloText(config);
     case SweepField::kSeed: return absl::StrCat("seed ", config.seed);
+    case SweepField::kLayerSplit:
+      return config.layer_split.empty() ? "" : absl::StrCat("layers ", absl::StrJoin(config.layer_split, ","));
+    case SweepField::kContext: return config.context == 0 ? "" : absl::StrCat("context ", config.context);
+    case SweepField::kQ2Layout: return config.q2_layout == "auto" ? "" : absl::StrCat("q2 layout ", config.q2_layout);
+    case SweepField::kPrefixCaching: return config.prefix_caching ? "prefix cache" : "";
+    case SweepField::kStageDelay:
+      return config.stage_delay_us == 0 ? "" : absl::StrCat("stages delayed by ", config.stage_delay_us, " us");
+    case SweepField::kLaunch: return config.launch;
+    case SweepField::kModelFile: return ModelFileText(config);
+    case SweepField::kArrivalsFile: return HashText("trace file", config.arrivals_hash);
+    case SweepField::kMachine: return config.machine.empty() ? "" : absl::StrCat("coordinator on ", config.machine);
+    case SweepField::kVersion:
+      return config.program_version.empty() ? "" : absl::StrCat("version ", config.program_version);
+    case SweepField::kCluster: return config.cluster;
+    case SweepField::kClusterHosts: return HashText("hosts as described in", config.cluster_hash);
+    case SweepField::kWorld: return config.world;
   }
   return "";
 }
@@ -278,11 +390,11 @@ std::vector<SweepField> VaryingFields(const CellPointers& cells) {
 
 std::vector<std::string> UsualTexts(const CellPointers& cells) {
   std::vector<std::string> texts;
-  for (SweepField field : VaryingFields(cells)) {
-    if (AlwaysShown(field) || Contains(kFollowers, field)) continue;
+  for (SweepField field : TellingFields(cells, {})) {
+    if (AlwaysShown(field)) continue;
     const auto usual = std::find_if(cells.begin(), cells.end(),
                                     [&](const SweepCell* cell) { return !cell->unusual[static_cast<size_t>(field)]; });
-    if (usual != cells.end()) texts.push_back(FieldText(**usual, field));
+    if (usual != cells.end() && !FieldText(**usual, field).empty()) texts.push_back(FieldText(**usual, field));
   }
   return texts;
 }
@@ -301,16 +413,28 @@ std::vector<CellPointers> GroupCells(const CellPointers& cells, const std::vecto
   return groups;
 }
 
-CellLabels::CellLabels(const CellPointers& cells, const std::vector<SweepField>& along) {
-  const std::vector<SweepField> varying = VaryingFields(cells);
-  std::vector<SweepField> leaders = along;
-  for (SweepField field : varying) {
-    if (!Contains(kFollowers, field)) leaders.push_back(field);
+PointNames::PointNames(const std::vector<SweepConfig>& points) {
+  std::vector<SweepCell> cells;
+  for (const SweepConfig& point : points) {
+    cells.push_back(NewCell(/*simulated=*/false, point));
+    cells.back().model_name = point.model;
   }
-  const std::vector<SweepField> following = FollowingFields(cells, leaders);
-  for (SweepField field : varying) {
-    if (!Contains(along, field) && !Contains(following, field)) fields_.push_back(field);
+  fields_ = TellingFields(PointersTo(cells), {});
+  std::erase_if(fields_, [](SweepField field) { return Contains(kNamedFields, field); });
+}
+
+std::string PointNames::Of(const SweepConfig& point) const {
+  SweepCell cell = NewCell(/*simulated=*/false, point);
+  cell.model_name = point.model;
+  std::string name = PointName(point);
+  for (const SweepField field : fields_) {
+    if (const std::string text = FieldText(cell, field); !text.empty()) absl::StrAppend(&name, ", ", text);
   }
+  return name;
+}
+
+CellLabels::CellLabels(const CellPointers& cells, const std::vector<SweepField>& along)
+    : fields_(TellingFields(cells, along)) {
   if (Contains(along, SweepField::kStages)) return;
   // Threads are shown with their stages.
   const auto threads = std::find(fields_.begin(), fields_.end(), SweepField::kThreads);
@@ -321,13 +445,13 @@ CellLabels::CellLabels(const CellPointers& cells, const std::vector<SweepField>&
 std::string CellLabels::Of(const SweepCell& cell) const {
   std::vector<std::string> told, usual;
   for (SweepField field : fields_) {
+    const std::string text = FieldText(cell, field);
+    if (text.empty()) continue;
     const bool joins = field == SweepField::kThreads && Contains(fields_, SweepField::kStages);
     if (joins) {
-      absl::StrAppend(&told.back(), " \xC3\x97 ", FieldText(cell, field));
-    } else if (IsShown(cell, field)) {
-      told.push_back(FieldText(cell, field));
+      absl::StrAppend(&told.back(), " \xC3\x97 ", text);
     } else {
-      usual.push_back(FieldText(cell, field));
+      (IsShown(cell, field) ? told : usual).push_back(text);
     }
   }
   return absl::StrJoin(told.empty() ? usual : told, ", ");
@@ -342,7 +466,10 @@ std::string FactsText(const CellPointers& cells) {
       if (run->prediction.has_value()) facts.insert(FactsOf(*run->prediction));
     }
   }
-  return absl::StrJoin(facts, "; ");
+  constexpr size_t kMostFacts = 3;
+  if (facts.size() <= kMostFacts) return absl::StrJoin(facts, "; ");
+  const auto shown_end = std::next(facts.begin(), kMostFacts - 1);
+  return absl::StrCat(absl::StrJoin(facts.begin(), shown_end, "; "), "; ", facts.size() - kMostFacts + 1, " others");
 }
 
 std::optional<PredictionRatio> RatioOf(const SweepCell& cell, const PredictedQuantity& quantity) {

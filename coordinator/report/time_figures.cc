@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "coordinator/report/report_figure.h"
 #include "coordinator/report/report_text.h"
+#include "coordinator/report/verdict.h"
 
 namespace stagecoach {
 namespace {
@@ -20,6 +23,13 @@ constexpr size_t kMostStageRows = 8;  // of one configuration
 Spread BubbleOf(const SweepCell& cell) { return cell.Of(&SweepResult::bubble, 100); }
 double FloorOf(const SweepCell& cell) { return cell.Of(&SweepResult::bubble_floor, 100).median; }
 
+// Its causes where they are known, else the bubble alone as the last part. Percent.
+std::vector<double> BubbleParts(const SweepCell& cell) {
+  const std::optional<BubbleShares> causes = CausesOf(cell);
+  if (!causes.has_value()) return {0, 0, BubbleOf(cell).median};
+  return {100 * causes->few, 100 * causes->uneven, 100 * causes->links};
+}
+
 // A small bubble from many small passes is no gain, so the rows of a pass are shown with it.
 void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   // One stage alone has a bubble of the coordinator's making only.
@@ -30,42 +40,46 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   const CellPointers shown = FastestCells(piped, kMostTimeRows, &left_out);
   const CellLabels labels(shown, {});
   RowChart chart;
-  chart.title = "The bubble, beside the least that was possible";
+  chart.title = "The bubble and its causes, beside its floor";
   chart.axis.label = "% of the stages' time without computing";
-  chart.parts = {{"bubble", PartFill::kSolid}};
-  chart.marks = {{.label = "floor: the same work in an ideal pipeline", .tick = true}};
+  chart.parts = {{"too few requests", PartFill::kLines},
+                 {"uneven stages", PartFill::kDots},
+                 {"links and coordinator", PartFill::kSolid}};
+  chart.marks = {{.label = "floor", .tick = true}};
   const SweepCell *nearest = nullptr, *farthest = nullptr;
   const auto above = [](const SweepCell& cell) { return BubbleOf(cell).median - FloorOf(cell); };
   for (const SweepCell* cell : shown) {
-    ChartRow row = SpreadRow(*cell, labels.Of(*cell), BubbleOf(*cell));
+    ChartRow row;
+    row.heading = labels.Of(*cell);
+    row.hollow = cell->simulated;
+    row.parts = BubbleParts(*cell);
+    row.low = BubbleOf(*cell).low, row.high = BubbleOf(*cell).high;
     row.marks = {FloorOf(*cell)};
-    const std::string bubble = PercentText(row.parts[0] / 100);
+    const std::string bubble = PercentText(BubbleOf(*cell).median / 100);
     const std::string rows = FigureText(cell->Of(&SweepResult::rows_per_pass).median) + " rows/pass";
     row.note = absl::StrCat(bubble, "; ", rows);
     row.tooltip =
         absl::StrCat(row.heading, ": bubble ", bubble, ", floor ", PercentText(row.marks[0] / 100), "; ", rows);
+    for (size_t i = 0; i < row.parts.size(); ++i) {
+      absl::StrAppend(&row.tooltip, "; ", chart.parts[i].label, " ", PercentText(row.parts[i] / 100));
+    }
     chart.rows.push_back(std::move(row));
     if (nearest == nullptr || above(*cell) < above(*nearest)) nearest = cell;
     if (farthest == nullptr || above(*cell) > above(*farthest)) farthest = cell;
   }
-  std::string sentence = shown.size() == 1
-                             ? absl::StrCat("The bubble is ", PercentText(BubbleOf(*nearest).median / 100),
-                                            ", its floor ", PercentText(FloorOf(*nearest) / 100), ".")
-                             : absl::StrCat("The bubble lies ", FigureText(above(*nearest)),
-                                            " points above its floor at best (", labels.Of(*nearest), ") and ",
-                                            FigureText(above(*farthest)), " at worst (", labels.Of(*farthest), ").");
-  absl::StrAppend(&sentence, " A pass reads all weights of a stage once, for as many rows as a micro-batch has.",
+  std::string sentence =
+      shown.size() == 1
+          ? absl::StrCat("The bubble is ", PercentText(BubbleOf(*nearest).median / 100), ", its floor ",
+                         PercentText(FloorOf(*nearest) / 100), ".")
+          : absl::StrCat("The bubble lies ", absl::StrFormat("%.1f", above(*nearest)),
+                         " points above its floor at best (", labels.Of(*nearest), ") and ",
+                         absl::StrFormat("%.1f", above(*farthest)), " at worst (", labels.Of(*farthest), ").");
+  absl::StrAppend(&sentence,
+                  " The floor is the bubble of the same work in an ideal pipeline: too few requests, or uneven stages. "
+                  "What lies above it is due to links and the coordinator. A pass reads all weights of a stage once, "
+                  "for as many rows as a micro-batch has.",
                   LeftOutSentence(left_out));
   figures->push_back(MakeRowFigure("bubble", sentence, std::move(chart), shown));
-}
-
-// The run in the middle of the repetitions, by throughput: shares of one run add up.
-const SweepPoint& MedianRun(const SweepCell& cell) {
-  std::vector<const SweepPoint*> runs = cell.runs;
-  std::stable_sort(runs.begin(), runs.end(), [](const SweepPoint* a, const SweepPoint* b) {
-    return a->result.output_tokens_per_s < b->result.output_tokens_per_s;
-  });
-  return *runs[(runs.size() - 1) / 2];
 }
 
 // Of each number of stages the fastest configuration, decode before prefill; too many: most stages, measured first.
@@ -133,7 +147,7 @@ void AddStageTimes(const CellPointers& cells, std::vector<ReportFigure>* figures
                              : absl::StrCat("With ", labels.Of(*shown.front()), ", stage ", busiest - shares.begin(),
                                             " computes the most, ", most, " of the time, and stage ",
                                             idlest - shares.begin(), " the least, ", least, ".");
-  absl::StrAppend(&sentence, " Of each number of stages the fastest configuration is shown.");
+  absl::StrAppend(&sentence, " Shown is the fastest configuration of each number of stages.");
   figures->push_back(MakeRowFigure("stage-times", sentence, std::move(chart), shown));
 }
 

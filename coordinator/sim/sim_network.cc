@@ -9,45 +9,16 @@
 #include "coordinator/sim/virtual_clock.h"
 
 namespace stagecoach {
-namespace {
-
-bool IsBehind(const SimUplink& uplink, int host) {
-  return std::find(uplink.hosts.begin(), uplink.hosts.end(), host) != uplink.hosts.end();
-}
-
-}  // namespace
-
-SimNetwork::SimNetwork(const PipelineModel* pipeline, const std::vector<SimUplink>& uplinks, uint64_t seed)
-    : pipeline_(pipeline), seed_(seed) {
-  for (const PipelineStage& stage : pipeline->stages) ways_.push_back({.bytes_per_s = stage.link.bytes_per_s});
-  AddUplinks(uplinks);
-}
-
-void SimNetwork::AddUplinks(const std::vector<SimUplink>& uplinks) {
-  struct Direction {
-    double bytes_per_s = 0;
-    std::vector<size_t> stages;  // whose frames cross it
-  };
-  std::vector<Direction> directions;
-  const std::vector<PipelineStage>& stages = pipeline_->stages;
-  for (const SimUplink& uplink : uplinks) {
-    Direction out{.bytes_per_s = uplink.bytes_per_s}, in = out;
-    for (size_t s = 0; s + 1 < stages.size(); ++s) {
-      const bool from = IsBehind(uplink, stages[s].host), to = IsBehind(uplink, stages[s + 1].host);
-      if (from == to) continue;
-      (from ? out : in).stages.push_back(s);
-      ways_[s].bytes_per_s = std::min(ways_[s].bytes_per_s, uplink.bytes_per_s);
-    }
-    directions.push_back(std::move(out));
-    directions.push_back(std::move(in));
-  }
+SimNetwork::SimNetwork(const PipelineModel* pipeline, uint64_t seed) : pipeline_(pipeline), seed_(seed) {
+  const std::vector<PipelineStage>& stages = pipeline->stages;
+  for (const PipelineStage& stage : stages) ways_.push_back({.bytes_per_s = stage.link.bytes_per_s});
   std::vector<std::vector<int>> wires(stages.size());
-  for (const Direction& direction : directions) {
+  for (const SharedWire& shared : pipeline->wires) {
     double most_bytes_per_s = 0;
-    for (const size_t stage : direction.stages) most_bytes_per_s += ways_[stage].bytes_per_s;
-    if (most_bytes_per_s <= direction.bytes_per_s) continue;
-    const int wire = sharing_.AddWire(direction.bytes_per_s);
-    for (const size_t stage : direction.stages) wires[stage].push_back(wire);
+    for (const int stage : shared.stages) most_bytes_per_s += ways_[static_cast<size_t>(stage)].bytes_per_s;
+    if (most_bytes_per_s <= shared.bytes_per_s) continue;
+    const int wire = sharing_.AddWire(shared.bytes_per_s);
+    for (const int stage : shared.stages) wires[static_cast<size_t>(stage)].push_back(wire);
   }
   for (size_t s = 0; s < stages.size(); ++s) {
     if (!wires[s].empty()) ways_[s].kind = sharing_.AddKind(ways_[s].bytes_per_s, std::move(wires[s]));

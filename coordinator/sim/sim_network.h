@@ -11,12 +11,6 @@
 
 namespace stagecoach {
 
-// An uplink as a simulation needs it: the hosts behind it, by the numbers of PipelineStage::host.
-struct SimUplink {
-  double bytes_per_s = 0;
-  std::vector<int> hosts;
-};
-
 // A frame of b bytes that is ready at time t
 //   begins   when its stage's link has sent what was ready before it: large frames of one connection take turns
 //   is sent  b / (the least bandwidth on its way) later, where no other stage's frames can hold it up; else when it has
@@ -29,7 +23,7 @@ struct SimUplink {
 class SimNetwork {
  public:
   // `pipeline` outlives this.
-  SimNetwork(const PipelineModel* pipeline, const std::vector<SimUplink>& uplinks, uint64_t seed);
+  SimNetwork(const PipelineModel* pipeline, uint64_t seed);
 
   struct Delivery {
     int64_t sent_ns = 0;
@@ -59,8 +53,6 @@ class SimNetwork {
     int64_t free_ns = 0;     // then its last frame is sent; of frames that meet nobody
     int64_t last_arrival_ns = 0;
   };
-
-  void AddUplinks(const std::vector<SimUplink>& uplinks);
 
   const PipelineModel* const pipeline_;
   const uint64_t seed_;

@@ -16,8 +16,7 @@ SimPipeline::SimPipeline(const SimCluster* cluster, VirtualClock* clock, uint64_
       clock_(clock),
       fails_at_ns_(fails_at_ns),
       detect_ns_(detect_ns),
-      cost_(&cluster->pipeline),
-      network_(&cluster->pipeline, cluster->uplinks, seed),
+      network_(&cluster->pipeline, seed),
       stages_(cluster->pipeline.stages.size()) {
   std::map<int, int> numbers;
   for (const PipelineStage& stage : cluster->pipeline.stages) {
@@ -210,7 +209,7 @@ void SimPipeline::ReportLastSend(int64_t now_ns, Stage* stage, StageTimes* times
 
 double SimPipeline::StepSeconds(Stage& stage, int number, int active) {
   double& seconds = stage.step_s[static_cast<size_t>(active) - 1];
-  if (seconds < 0) seconds = cost_.Seconds(number, FlightOf(stage.number).load, active);
+  if (seconds < 0) seconds = StageSeconds(cluster_->pipeline, number, FlightOf(stage.number).load, active);
   return seconds;
 }
 
@@ -260,33 +259,6 @@ StepLoad LoadOf(const MicroBatch& batch, int64_t window) {
     load.head_rows += std::max(rows.head_rows, static_cast<double>(targets));
   }
   return load;
-}
-
-StepCost::StepCost(const PipelineModel* pipeline) : pipeline_(pipeline) {
-  for (const PipelineStage& stage : pipeline->stages) {
-    std::vector<Alike>& groups = layers_.emplace_back();
-    const ModelParts& parts = stage.costs->parts();
-    for (int64_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
-      const auto alike = std::find_if(groups.begin(), groups.end(), [&](const Alike& group) {
-        return parts.layers[static_cast<size_t>(group.layer)] == parts.layers[static_cast<size_t>(layer)];
-      });
-      if (alike == groups.end()) {
-        groups.push_back({layer, 1});
-      } else {
-        ++alike->count;
-      }
-    }
-  }
-}
-
-double StepCost::Seconds(int stage, const StepLoad& load, int active) const {
-  if (load.rows <= 0) return 0;
-  const StageCosts& costs = *pipeline_->stages[static_cast<size_t>(stage)].costs;
-  double seconds = 0;
-  for (const Alike& group : layers_[static_cast<size_t>(stage)]) {
-    seconds += static_cast<double>(group.count) * costs.Layer(group.layer, load, active);
-  }
-  return stage + 1 == pipeline_->size() ? seconds + costs.Head(load, active) : seconds;
 }
 
 }  // namespace stagecoach

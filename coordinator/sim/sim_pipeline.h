@@ -3,8 +3,8 @@
 
 // Stages that cost time instead of doing work.
 //   Computing    a stage works on one micro-batch at a time, in order, as soon as its frame is there. Its speed depends
-//                on how many stages of its host compute at that moment (StepCost::Seconds): whenever one begins or
-//                ends, what the others have left goes on at the new speed (processor sharing).
+//                on how many stages of its host compute at that moment (StageSeconds of prediction.h): whenever one
+//                begins or ends, what the others have left goes on at the new speed (processor sharing).
 //   Frames       go by SimNetwork, and are found `wake_s` after they came, for whoever waits for one sleeps.
 //   Coordinator  takes `turn_s` to make and send a micro-batch; in that time nothing else of it happens.
 //   Delay        where steps are to take longer (`stage_delay_s`), a stage sleeps after computing, as in a job: its
@@ -34,31 +34,11 @@ StepResult AnswerTo(const MicroBatch& batch);
 // that are sampled. `window`: see StepLoad.
 StepLoad LoadOf(const MicroBatch& batch, int64_t window = 0);
 
-// Not thread-safe.
-class StepCost {
- public:
-  explicit StepCost(const PipelineModel* pipeline);  // outlives this
-
-  // Of one stage, while `active` stages of its host (>= 1, itself included) compute all the time.
-  double Seconds(int stage, const StepLoad& load, int active) const;
-
- private:
-  // Layers of a stage that have the same work.
-  struct Alike {
-    int64_t layer = 0;  // one of them
-    int64_t count = 0;
-  };
-
-  const PipelineModel* const pipeline_;
-  std::vector<std::vector<Alike>> layers_;  // [stages]
-};
-
 struct SimCluster {
-  PipelineModel pipeline;          // 1 .. 512 stages; its costs outlive all use
-  std::vector<SimUplink> uplinks;  // empty: no links share any
-  double turn_s = 0;               // of the coordinator, for each micro-batch
-  double wake_s = 0;               // of every stage and of the coordinator, for each frame that comes
-  double stage_delay_s = 0;        // of every stage, for each micro-batch with rows
+  PipelineModel pipeline;    // 1 .. 512 stages; its costs outlive all use
+  double turn_s = 0;         // of the coordinator, for each micro-batch
+  double wake_s = 0;         // of every stage and of the coordinator, for each frame that comes
+  double stage_delay_s = 0;  // of every stage, for each micro-batch with rows
 };
 
 // Not thread-safe.
@@ -132,7 +112,6 @@ class SimPipeline : public Pipeline {
   const SimCluster* const cluster_;
   VirtualClock* const clock_;
   const int64_t fails_at_ns_, detect_ns_;
-  StepCost cost_;
   SimNetwork network_;
   std::vector<Stage> stages_;
   std::vector<int> host_of_;                 // [stages] 0 .. hosts - 1

@@ -171,7 +171,10 @@ void SimTrace::Write(StepRecord record) {
 }
 
 absl::Status SimTrace::Save(const std::string& path) {
-  for (TraceJob& job : jobs_) RETURN_IF_ERROR(AlignTrace(&job));
+  for (TraceJob& job : jobs_) {
+    RETURN_IF_ERROR(AlignTrace(&job));
+    job.cut = &job != &jobs_.back();  // its stages were lost
+  }
   return WriteTrace(path, jobs_);
 }
 

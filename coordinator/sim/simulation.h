@@ -64,8 +64,8 @@ struct SimOutcome {
 absl::StatusOr<SimOutcome> Simulate(const SimOptions& options);
 
 // The timeline of a simulated run, in the form of a real one (coordinator/trace); its header says that it is simulated.
-// All hosts share one clock, from 0. Kept in memory until saved: 40 bytes per stage and 150 per micro-batch. Not
-// thread-safe.
+// All hosts share one clock, from 0. Kept in memory until saved: of a micro-batch 40 bytes per stage, 32 per sequence
+// and 200. Not thread-safe.
 class SimTrace : public StepSink {
  public:
   // `header`: of every job, but for when it begins; no time since the epoch, and simulated.

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "coordinator/trace/trace_drawing.h"
 #include "coordinator/trace/trace_lines.h"
 
 namespace stagecoach {
@@ -76,7 +77,8 @@ absl::Status TakeLine(absl::string_view line, std::vector<TraceJob>* jobs) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, bool append, const TraceHeader& header) {
+absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, bool append, const TraceHeader& header,
+                                                      uint64_t most_bytes) {
   bool after_others = false;
   if (append) {
     ASSIGN_OR_RETURN(after_others, ReopenTrace(path));
@@ -85,6 +87,7 @@ absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, b
   job.header = header;
   StepLogFormat format;
   format.name = "trace";
+  format.most_bytes = most_bytes;
   format.head = absl::StrCat(after_others ? "" : "[\n", TraceJobLine(job), ",\n");
   format.append = [](const StepRecord& record, std::string* lines) {
     const TraceStep step = TraceStepOf(record);
@@ -102,15 +105,19 @@ absl::StatusOr<std::vector<TraceJob>> ReadTrace(const std::string& path) {
   };
   LineFile lines(path, kMostLineBytes);
   std::vector<TraceJob> jobs;
+  bool ended = false;
   while (true) {
     const absl::StatusOr<std::optional<absl::string_view>> line = lines.Next();
     if (absl::IsInvalidArgument(line.status())) return no_trace(line.status().message());
     RETURN_IF_ERROR(line.status());
-    if (!line->has_value() || !lines.whole()) break;  // of a killed run the last line may be half
+    if (!line->has_value()) break;
+    ended = **line == "]";
+    if (!lines.whole()) break;  // of a killed run the last line may be half
     const absl::Status taken = TakeLine(absl::StripSuffix(**line, ","), &jobs);
     if (!taken.ok()) return no_trace(absl::StrCat("line ", lines.number(), ": ", taken.message()));
   }
   if (jobs.empty()) return no_trace("no job is in it");
+  if (jobs.back().aligned && !ended) jobs.back().cut = true;
   return jobs;
 }
 

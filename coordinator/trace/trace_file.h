@@ -16,12 +16,16 @@
 
 namespace stagecoach {
 
-// Records the micro-batches of one job. `append`: after those of earlier jobs, finished or not. kInvalidArgument: the
-// file cannot be written.
-absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, bool append, const TraceHeader& header);
+// Bytes of a recording, which is read as a whole when it is finished, and then takes some ten times as many.
+inline constexpr uint64_t kMostRecordedTraceBytes = uint64_t{64} << 20;
+
+// Records the micro-batches of one job. `append`: after those of earlier jobs, finished or not. What comes after
+// `most_bytes` of the file is left out: the job is cut then. kInvalidArgument: the file cannot be written.
+absl::StatusOr<std::unique_ptr<StepLog>> OpenTraceLog(const std::string& path, bool append, const TraceHeader& header,
+                                                      uint64_t most_bytes = kMostRecordedTraceBytes);
 
 // All jobs of a file. kNotFound: it cannot be read. kInvalidArgument: it is no trace, and which line shows it. An
-// incomplete last line of a killed job is ignored.
+// incomplete last line of a killed job is ignored. The last job of a finished file that lacks its end is cut.
 absl::StatusOr<std::vector<TraceJob>> ReadTrace(const std::string& path);
 
 // Writes aligned jobs as a WholeFile, whose errors these are.

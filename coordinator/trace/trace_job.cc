@@ -131,6 +131,11 @@ int64_t TraceJob::end_us() const {
   return end;
 }
 
+int64_t TraceJob::missing() const {
+  if (steps.empty()) return 0;
+  return static_cast<int64_t>(steps.back().number - steps.front().number + 1) - static_cast<int64_t>(steps.size());
+}
+
 TraceStep TraceStepOf(const StepRecord& record) {
   TraceStep step;
   step.number = record.number;
@@ -142,6 +147,12 @@ TraceStep TraceStepOf(const StepRecord& record) {
   step.submit_us = record.submit_us;
   step.confirm_us = record.confirm_us;
   step.queues = record.queues;
+  for (const RecordedCommand& command : record.inputs.commands) {
+    step.commands.push_back({command.cancel, command.request, command.sequence, command.at_us, command.prompt_tokens});
+  }
+  for (const StepRecord::Slice& slice : record.slices) {
+    step.slices.push_back({slice.sequence, slice.start, slice.count, slice.sample});
+  }
   for (const StageTimes& times : record.times) {
     step.stages.push_back(
         {times.received_us, times.start_us, times.end_us, times.send_start_us, times.send_start_us + times.send_us});
@@ -153,6 +164,7 @@ absl::Status AlignTrace(TraceJob* job) {
   if (job->aligned) return absl::OkStatus();
   RETURN_IF_ERROR(CheckSteps(*job));
   AssignSendsToFrames(job);
+  job->cut = !job->header.simulated && (job->steps.empty() || !job->steps.back().shutdown);
   std::erase_if(job->steps, [](const TraceStep& step) { return step.shutdown; });
   job->aligned = true;
   job->clocks.assign(job->header.stages.size(), {});

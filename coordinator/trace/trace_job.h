@@ -39,13 +39,31 @@ struct TraceSpan {
   friend bool operator==(const TraceSpan&, const TraceSpan&) = default;
 };
 
+// What a request did between two micro-batches: it was taken up, or cancelled.
+struct TraceCommand {
+  bool cancel = false;
+  uint64_t request = 0, sequence = 0;  // of the front, which stays; of the job
+  int64_t at_us = 0;
+  int64_t prompt_tokens = 0;
+  friend bool operator==(const TraceCommand&, const TraceCommand&) = default;
+};
+// Rows of one sequence in a micro-batch: positions [start, start + count). `sample`: its next token follows from them.
+struct TraceSlice {
+  uint64_t sequence = 0;
+  int64_t start = 0, count = 0;
+  bool sample = false;
+  friend bool operator==(const TraceSlice&, const TraceSlice&) = default;
+};
+
 struct TraceStep {
   uint64_t number = 0;
   bool shutdown = false;
   int64_t prefill_rows = 0, decode_rows = 0, sequences = 0;
   int64_t ready_us = 0, submit_us = 0, confirm_us = 0;  // see StepRecord
   QueueCounts queues;
-  std::vector<TraceSpan> stages;  // [stages]
+  std::vector<TraceSpan> stages;       // [stages]
+  std::vector<TraceCommand> commands;  // since the micro-batch before, in order
+  std::vector<TraceSlice> slices;      // of the micro-batch
 };
 
 // How a stage's clock was brought to the engine's.
@@ -60,9 +78,12 @@ struct StageClock {
 struct TraceJob {
   TraceHeader header;
   bool aligned = false;
+  bool cut = false;                // once aligned: its end is missing, or what was in flight when it was killed
   std::vector<StageClock> clocks;  // [stages], once aligned
   std::vector<TraceStep> steps;    // numbers rise
 
+  // Micro-batches that the record left out: what the disk could not take.
+  int64_t missing() const;
   int stages() const { return static_cast<int>(header.stages.size()); }
   // From the first micro-batch's submission to the last result; equal without steps.
   int64_t begin_us() const;

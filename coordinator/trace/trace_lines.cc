@@ -1,15 +1,18 @@
 #include "coordinator/trace/trace_lines.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
-#include "coordinator/trace/trace_summary.h"
 
 namespace stagecoach {
 namespace {
@@ -17,16 +20,6 @@ namespace {
 constexpr char kJobStart[] = R"({"ph":"M","name":"stagecoach_job")";
 constexpr char kStepStart[] = R"({"ph":"b","cat":"micro-batch")";
 constexpr int64_t kFormatVersion = 1;
-
-// Every rank is a process of its own. Numbers from 1: viewers keep 0 for what is nobody's.
-constexpr int TraceProcess(int rank) { return rank + 1; }
-
-// "prefill 512", "decode 8", "mixed 512+8": the name of everything that is drawn of it.
-std::string TraceStepName(const TraceStep& step) {
-  if (step.decode_rows == 0) return absl::StrCat("prefill ", step.prefill_rows);
-  if (step.prefill_rows == 0) return absl::StrCat("decode ", step.decode_rows);
-  return absl::StrCat("mixed ", step.prefill_rows, "+", step.decode_rows);
-}
 
 absl::Status Wrong(absl::string_view what, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat("`", what, "` is not ", expected));
@@ -66,12 +59,13 @@ class Members {
     }
   }
   // The entries of a list.
-  std::vector<const Json*> List(const char* name) {
+  std::vector<const Json*> List(const char* name, size_t most = kMostTraceStages, bool required = true) {
     std::vector<const Json*> entries;
+    if (!required && !Has(name)) return entries;
     const Json* member = Find(name);
     if (member == nullptr) return entries;
-    if (!member->is_array() || member->size() > kMostTraceStages) {
-      Fail(name, absl::StrCat("a list of at most ", kMostTraceStages));
+    if (!member->is_array() || member->size() > most) {
+      Fail(name, absl::StrCat("a list of at most ", most));
       return entries;
     }
     for (const Json& entry : *member) entries.push_back(&entry);
@@ -110,6 +104,42 @@ class Members {
   absl::Status status_;
 };
 
+// [cancelled, request, sequence, when, prompt tokens]
+bool TakeCommand(const Json& entry, int64_t from_us, TraceCommand* command) {
+  std::array<int64_t, 5> row = {};
+  if (!entry.is_array() || entry.size() != row.size()) return false;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (!Members::Take(entry[i], i == 3 ? -kMostTraceNumber : 0, &row[i])) return false;
+  }
+  *command = {row[0] != 0, static_cast<uint64_t>(row[1]), static_cast<uint64_t>(row[2]), row[3] + from_us, row[4]};
+  return true;
+}
+
+// A string, for viewers list the numbers of a list one by one: "7:512+64 8:130+1*" is sequence 7, rows 512 to 575, and
+// of 8 row 130, from which its next token follows.
+void AppendSlices(const std::vector<TraceSlice>& slices, std::string* lines) {
+  const char* separator = "";
+  for (const TraceSlice& slice : slices) {
+    absl::StrAppend(lines, separator, slice.sequence, ":", slice.start, "+", slice.count, slice.sample ? "*" : "");
+    separator = " ";
+  }
+}
+
+bool TakeSlices(absl::string_view text, std::vector<TraceSlice>* slices) {
+  for (absl::string_view part : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    TraceSlice& slice = slices->emplace_back();
+    slice.sample = absl::ConsumeSuffix(&part, "*");
+    const std::pair<absl::string_view, absl::string_view> at = absl::StrSplit(part, absl::MaxSplits(':', 1));
+    const std::pair<absl::string_view, absl::string_view> rows = absl::StrSplit(at.second, absl::MaxSplits('+', 1));
+    if (!absl::SimpleAtoi(at.first, &slice.sequence) || !absl::SimpleAtoi(rows.first, &slice.start) ||
+        !absl::SimpleAtoi(rows.second, &slice.count)) {
+      return false;
+    }
+    if (std::min(slice.start, slice.count) < 0 || std::max(slice.start, slice.count) > kMostTraceNumber) return false;
+  }
+  return true;
+}
+
 // Times that count from `from_us`: [received, start, end], and [.., send start, send end] where the send is known.
 bool TakeSpan(const Json& entry, int64_t from_us, TraceSpan* span) {
   int64_t* const times[] = {&span->received_us, &span->start_us, &span->end_us, &span->send_start_us,
@@ -122,163 +152,12 @@ bool TakeSpan(const Json& entry, int64_t from_us, TraceSpan* span) {
   return true;
 }
 
-constexpr int kCoordinator = TraceProcess(0);
-
-enum Lane { kTurns = 1, kCompute = 1, kSend = 2, kWait = 3 };
-
-// Names of colours that the format knows; viewers that do not heed them choose by the name of the event.
-const char* ColourOf(const TraceStep& step) {
-  if (step.decode_rows == 0) return "thread_state_running";
-  return step.prefill_rows == 0 ? "thread_state_iowait" : "thread_state_runnable";
-}
-
-// By StageState; nothing where the stage does not wait.
-constexpr const char* kWaitNames[kStageStates] = {"", "", "wait for upstream", "wait for downstream", "idle"};
-
-class Drawing {
- public:
-  Drawing(const TraceJob& job, int ordinal, const std::function<void(const std::string&)>& event)
-      : job_(job), ordinal_(ordinal), event_(event) {}
-
-  void Draw() {
-    event_(TraceJobLine(job_));
-    Names();
-    Begin();
-    Coordinator();
-    for (int stage = 0; stage < job_.stages(); ++stage) Stage(stage);
-    Flows();
-  }
-
- private:
-  int ProcessOf(int stage) const { return TraceProcess(job_.header.stages[static_cast<size_t>(stage)].rank); }
-  uint64_t IdOf(const TraceStep& step) const { return static_cast<uint64_t>(ordinal_) << 40 | step.number; }
-
-  void Meta(const char* name, int pid, int tid, const std::string& args) {
-    event_(
-        absl::StrCat(R"({"ph":"M","name":")", name, R"(","pid":)", pid, R"(,"tid":)", tid, R"(,"args":{)", args, "}}"));
-  }
-  void Process(int rank, const std::string& what, const std::string& labels) {
-    const int pid = TraceProcess(rank);
-    const std::string name = absl::StrCat("rank ", rank, ": ", what);
-    Meta("process_name", pid, 1, absl::StrCat("\"name\":", JsonString(name)));
-    Meta("process_labels", pid, 1, absl::StrCat("\"labels\":", JsonString(labels)));
-    Meta("process_sort_index", pid, 1, absl::StrCat("\"sort_index\":", pid));
-  }
-  void LaneName(int pid, int tid, const char* name) {
-    Meta("thread_name", pid, tid, absl::StrCat("\"name\":\"", name, "\""));
-    Meta("thread_sort_index", pid, tid, absl::StrCat("\"sort_index\":", tid));
-  }
-
-  void Names() {
-    const TraceHeader& header = job_.header;
-    Process(0, absl::StrCat("coordinator on ", header.coordinator_host), header.simulated ? "simulated" : "");
-    LaneName(kCoordinator, kTurns, "turns");
-    for (int s = 0; s < job_.stages(); ++s) {
-      const TraceStage& stage = header.stages[static_cast<size_t>(s)];
-      const StageClock& clock = job_.clocks[static_cast<size_t>(s)];
-      Process(stage.rank,
-              absl::StrCat("stage ", s, " on ", stage.host, ", layers ", stage.first_layer, "-", stage.last_layer - 1),
-              header.simulated
-                  ? "simulated"
-                  : absl::StrCat("clock offset ", clock.offset_us, " us, right to ", clock.error_us, " us"));
-      LaneName(ProcessOf(s), kCompute, "compute");
-      LaneName(ProcessOf(s), kSend, "send");
-      LaneName(ProcessOf(s), kWait, "wait");
-    }
-  }
-
-  void Begin() {
-    const std::string name = ordinal_ == 0 ? "the job begins" : absl::StrCat("job ", ordinal_ + 1, " begins");
-    event_(absl::StrCat(R"({"ph":"i","s":"g","name":")", name, R"(","pid":)", kCoordinator, R"(,"tid":1,"ts":)",
-                        job_.header.start_us, "}"));
-  }
-
-  // A complete event of a lane.
-  void Span(int pid, int tid, absl::string_view name, int64_t from_us, int64_t to_us, absl::string_view more) {
-    event_(absl::StrCat(R"({"ph":"X","name":")", name, R"(","pid":)", pid, R"(,"tid":)", tid, R"(,"ts":)", from_us,
-                        R"(,"dur":)", to_us - from_us, more, "}"));
-  }
-  void Counter(absl::string_view name, int64_t at_us, const std::string& values) {
-    event_(absl::StrCat(R"({"ph":"C","name":")", name, R"(","pid":)", kCoordinator, R"(,"tid":1,"ts":)", at_us,
-                        R"(,"args":{)", values, "}}"));
-  }
-
-  // A turn that several micro-batches leave in is cut where the one before left.
-  int64_t TurnBegin(size_t i) const {
-    const TraceStep& step = job_.steps[i];
-    const int64_t before_us = i > 0 ? job_.steps[i - 1].submit_us : step.ready_us;
-    return std::min(std::max(step.ready_us, before_us), step.submit_us);
-  }
-
-  void Coordinator() {
-    for (size_t i = 0; i < job_.steps.size(); ++i) {
-      const TraceStep& step = job_.steps[i];
-      std::string line;
-      AppendTraceStepLine(step, IdOf(step), &line);
-      event_(line);
-      line.clear();
-      AppendTraceStepEndLine(step, IdOf(step), &line);
-      event_(line);
-      Span(kCoordinator, kTurns, "turn", TurnBegin(i), step.submit_us,
-           absl::StrCat(R"(,"args":{"micro_batch":)", step.number, "}"));
-      Counters(step);
-    }
-  }
-
-  void Counters(const TraceStep& step) {
-    const QueueCounts& queues = step.queues;
-    Counter("requests", step.confirm_us, absl::StrCat("\"running\":", queues.running, ",\"waiting\":", queues.waiting));
-    Counter("micro-batches in flight", step.confirm_us, absl::StrCat("\"in flight\":", queues.in_flight));
-    const size_t groups = std::min(queues.blocks_used.size(), queues.blocks_free.size());
-    for (size_t group = 0; group < groups; ++group) {
-      Counter(groups == 1 ? "KV blocks" : absl::StrCat("KV blocks of group ", group), step.confirm_us,
-              absl::StrCat("\"used\":", queues.blocks_used[group], ",\"free\":", queues.blocks_free[group]));
-    }
-  }
-
-  void Stage(int s) {
-    int64_t sent_us = job_.begin_us();
-    for (const TraceStep& step : job_.steps) {
-      const TraceSpan& span = step.stages[static_cast<size_t>(s)];
-      const std::string number = absl::StrCat("\"micro_batch\":", step.number);
-      Span(ProcessOf(s), kCompute, TraceStepName(step), span.start_us, span.end_us,
-           absl::StrCat(R"(,"cname":")", ColourOf(step), R"(","args":{)", number,
-                        ",\"waited_us\":", span.start_us - span.received_us, "}"));
-      if (span.send_end_us <= std::max(span.send_start_us, sent_us)) continue;
-      Span(ProcessOf(s), kSend, "send", std::max(span.send_start_us, sent_us), span.send_end_us,
-           absl::StrCat(R"(,"args":{)", number, ",\"took_us\":", span.send_end_us - span.send_start_us, "}"));
-      sent_us = span.send_end_us;
-    }
-    for (const StateSpan& span : StageStates(job_, s)) {
-      const char* name = kWaitNames[static_cast<size_t>(span.state)];
-      if (*name != '\0') Span(ProcessOf(s), kWait, name, span.begin_us, span.end_us, R"(,"cname":"grey")");
-    }
-  }
-
-  // An arrow binds to the span that encloses its end.
-  void Flow(char phase, const TraceStep& step, int pid, int tid, int64_t at_us) {
-    event_(absl::StrCat(R"({"ph":")", absl::string_view(&phase, 1), R"(","cat":"flow","name":"micro-batch","id":"0x)",
-                        absl::Hex(IdOf(step)), R"(","pid":)", pid, R"(,"tid":)", tid, R"(,"ts":)", at_us,
-                        phase == 'f' ? R"(,"bp":"e"})" : "}"));
-  }
-
-  void Flows() {
-    for (size_t i = 0; i < job_.steps.size(); ++i) {
-      const TraceStep& step = job_.steps[i];
-      Flow('s', step, kCoordinator, kTurns, TurnBegin(i));
-      for (int s = 0; s < job_.stages(); ++s) {
-        Flow(s + 1 < job_.stages() ? 't' : 'f', step, ProcessOf(s), kCompute,
-             step.stages[static_cast<size_t>(s)].start_us);
-      }
-    }
-  }
-
-  const TraceJob& job_;
-  const int ordinal_;
-  const std::function<void(const std::string&)>& event_;
-};
-
 }  // namespace
+
+const char* TraceStepName(const TraceStep& step) {
+  if (step.decode_rows == 0) return "prefill";
+  return step.prefill_rows == 0 ? "decode" : "mixed";
+}
 
 std::string TraceJobLine(const TraceJob& job) {
   const TraceHeader& header = job.header;
@@ -298,19 +177,22 @@ std::string TraceJobLine(const TraceJob& job) {
                      {"version", header.version},
                      {"simulated", header.simulated},
                      {"aligned", job.aligned},
+                     {"cut", job.cut},
                      {"coordinator_host", header.coordinator_host},
                      {"start_us", header.start_us},
                      {"start_unix_us", header.start_unix_us},
                      {"stages", std::move(stages)},
                      {"clocks", std::move(clocks)},
                      {"options", std::move(options)}};
-  return absl::StrCat(kJobStart, R"(,"pid":)", TraceProcess(0), R"(,"tid":1,"args":)", CompactJson(args), "}");
+  return absl::StrCat(kJobStart, R"(,"pid":)", TraceProcess(0), R"(,"tid":)", TraceThread(TraceProcess(0), 0),
+                      R"(,"args":)", CompactJson(args), "}");
 }
 
 void AppendTraceStepLine(const TraceStep& step, uint64_t id, std::string* lines) {
   const int64_t ts = step.submit_us;
   absl::StrAppend(lines, kStepStart, ",\"id\":\"0x", absl::Hex(id), "\",\"name\":\"", TraceStepName(step),
-                  "\",\"pid\":", TraceProcess(0), ",\"tid\":1,\"ts\":", ts, ",\"args\":{\"number\":", step.number);
+                  "\",\"pid\":", TraceProcess(0), ",\"tid\":", TraceThread(TraceProcess(0), 0), ",\"ts\":", ts,
+                  ",\"args\":{\"number\":", step.number);
   absl::StrAppend(lines, ",\"prefill_rows\":", step.prefill_rows, ",\"decode_rows\":", step.decode_rows,
                   ",\"sequences\":", step.sequences, ",\"ready\":", step.ready_us - ts,
                   ",\"confirm\":", step.confirm_us - ts);
@@ -326,12 +208,23 @@ void AppendTraceStepLine(const TraceStep& step, uint64_t id, std::string* lines)
     }
     *lines += ']';
   }
-  absl::StrAppend(lines, step.shutdown ? "],\"shutdown\":true}}" : "]}}");
+  *lines += ']';
+  const char* separator = ",\"requests\":[";
+  for (const TraceCommand& command : step.commands) {
+    absl::StrAppend(lines, separator, "[", command.cancel ? 1 : 0, ",", command.request, ",", command.sequence, ",",
+                    command.at_us - ts, ",", command.prompt_tokens, "]");
+    separator = ",";
+  }
+  if (!step.commands.empty()) *lines += ']';
+  *lines += ",\"slices\":\"";
+  AppendSlices(step.slices, lines);
+  absl::StrAppend(lines, step.shutdown ? "\",\"shutdown\":true}}" : "\"}}");
 }
 
 void AppendTraceStepEndLine(const TraceStep& step, uint64_t id, std::string* lines) {
   absl::StrAppend(lines, "{\"ph\":\"e\",\"cat\":\"micro-batch\",\"id\":\"0x", absl::Hex(id), "\",\"name\":\"",
-                  TraceStepName(step), "\",\"pid\":", TraceProcess(0), ",\"tid\":1,\"ts\":", step.confirm_us, "}");
+                  TraceStepName(step), "\",\"pid\":", TraceProcess(0), ",\"tid\":", TraceThread(TraceProcess(0), 0),
+                  ",\"ts\":", step.confirm_us, "}");
 }
 
 absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line) {
@@ -349,6 +242,7 @@ absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line
   args.Text("version", &job.header.version);
   args.Bool("simulated", &job.header.simulated);
   args.Bool("aligned", &job.aligned);
+  if (args.Has("cut")) args.Bool("cut", &job.cut);
   args.Text("coordinator_host", &job.header.coordinator_host);
   args.Integer("start_us", -kMostTraceNumber, &job.header.start_us);
   args.Integer("start_unix_us", 0, &job.header.start_unix_us);
@@ -357,6 +251,7 @@ absl::StatusOr<std::optional<TraceJob>> ParseTraceJobLine(absl::string_view line
     Members members(*entry);
     TraceStage& stage = job.header.stages.emplace_back();
     members.Integer("rank", &stage.rank);
+    if (stage.rank > static_cast<int32_t>(kMostTraceStages)) members.Fail("rank", "a rank's number");
     members.Text("host", &stage.host);
     members.Integer("first_layer", 0, &stage.first_layer);
     members.Integer("last_layer", 0, &stage.last_layer);
@@ -413,14 +308,18 @@ absl::StatusOr<std::optional<TraceStep>> ParseTraceStepLine(absl::string_view li
       args.Fail("stages", "a list of lists of 3 or 5 times");
     }
   }
+  for (const Json* entry : args.List("requests", kMostTraceCommands, /*required=*/false)) {
+    if (!TakeCommand(*entry, step.submit_us, &step.commands.emplace_back())) {
+      args.Fail("requests", "a list of lists of 5 whole numbers");
+    }
+  }
+  std::string slices;
+  if (args.Has("slices")) args.Text("slices", &slices);
+  if (!TakeSlices(slices, &step.slices)) args.Fail("slices", "a string like '7:512+64 8:130+1*'");
   if (args.Has("shutdown")) args.Bool("shutdown", &step.shutdown);
   RETURN_IF_ERROR(args.status());
   if (step.stages.size() != stages) return Wrong("stages", absl::StrCat(stages, " long, as the job's"));
   return step;
-}
-
-void DrawTrace(const TraceJob& job, int ordinal, const std::function<void(const std::string& event)>& event) {
-  Drawing(job, ordinal, event).Draw();
 }
 
 }  // namespace stagecoach

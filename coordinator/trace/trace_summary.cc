@@ -159,6 +159,7 @@ BubbleCauses FindBubbleCauses(const TraceJob& job) {
     const double without_us = std::clamp(Replay(job, needs, kept).BusyUs(), least_us, with_us);
     *share = (with_us - without_us) / causes.busy_us;
     with_us = without_us;
+    if (obstacle == &KeptObstacles::hops && with_us > 0) causes.floor = 1 - least_us / with_us;
   }
   causes.fill_drain = (with_us - least_us) / causes.busy_us;
   return causes;

@@ -49,6 +49,8 @@ using StateSums = std::array<int64_t, kStageStates>;  // microseconds
 struct BubbleCauses {
   double busy_us = 0;  // time with work, in the replay of the run as it was
   double bubble = 0;   // 1 - sum of compute / (stages * busy): the sum of the shares
+  // The bubble of replay 3: this work on these stages, were hops and turns to take no time.
+  double floor = 0;
   double coordinator = 0, hop = 0, imbalance = 0, few_sequences = 0, fill_drain = 0;
 
   const char* Main() const;  // the name of the largest share; empty without a bubble

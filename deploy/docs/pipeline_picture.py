@@ -10,14 +10,15 @@ COLOURS = ["#0b559f", "#c24b00", "#00785a", "#8a3a9e", "#a07600", "#3d97cf", "#c
 
 
 def steps(path):
-    """Of every stage: (begin and length in milliseconds, name, micro-batch)."""
+    """Of every stage: (begin and length in milliseconds, name, its rows, micro-batch)."""
     with open(path, encoding="utf-8") as lines:
         events = [json.loads(line.rstrip(",\n")) for line in lines if line.startswith("{")]
     boxes = [e for e in events if e["ph"] == "X" and e["pid"] > 1 and "waited_us" in e.get("args", {})]
     first = min(e["ts"] for e in boxes)
     stages = {}
     for e in boxes:
-        box = ((e["ts"] - first) / 1000, e["dur"] / 1000, e["name"], e["args"]["micro_batch"])
+        rows = "+".join(str(e["args"][kind]) for kind in ("prefill_rows", "decode_rows") if e["args"][kind] > 0)
+        box = ((e["ts"] - first) / 1000, e["dur"] / 1000, e["name"], rows, e["args"]["micro_batch"])
         stages.setdefault(e["pid"] - 2, []).append(box)
     return stages
 
@@ -30,15 +31,15 @@ def panel(stages, begin, end, title, top):
     for stage in sorted(stages):
         parts.append(f'<text x="{LEFT - 8}" y="{y + 16}" text-anchor="end">stage {stage}</text>')
         parts.append(f'<rect x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{ROW - GAP}" fill="#eee"/>')
-        for start, length, name, number in stages[stage]:
+        for start, length, name, rows, number in stages[stage]:
             left, right = max(start, begin), min(start + length, end)
             if left >= right:
                 continue
             x, width = LEFT + (left - begin) * scale, (right - left) * scale
             parts.append(f'<rect x="{x:.1f}" y="{y}" width="{max(width - 0.6, 0.6):.1f}" height="{ROW - GAP}" '
-                         f'fill="{COLOURS[number % len(COLOURS)]}"><title>{name}, {length:.0f} ms</title></rect>')
+                         f'fill="{COLOURS[number % len(COLOURS)]}"><title>{name} {rows}, {length:.0f} ms</title></rect>')
             if width > 22:
-                parts.append(f'<text x="{x + width / 2:.1f}" y="{y + 14}" text-anchor="middle" fill="#fff">{name.split()[1]}</text>')
+                parts.append(f'<text x="{x + width / 2:.1f}" y="{y + 14}" text-anchor="middle" fill="#fff">{rows}</text>')
         y += ROW
     parts.append(f'<text x="{LEFT}" y="{y + 13}">0</text>')
     parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 13}" text-anchor="end">{end - begin:.0f} ms</text>')

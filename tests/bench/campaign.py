@@ -160,7 +160,7 @@ def summary(points, loads, comparison):
     lines = [
         verdict, "",
         f"{first['model_type']} (random weights), {first['model_bytes'] / 1e6:.0f} MB, on {first['cores']} cores of {first['processor']}; "
-        f"version {first['program_version']}, {first['started_at'][:10]}; load average before a point {min(load_average):.2g} to "
+        f"version {points[0]['config']['program_version']}, {first['started_at'][:10]}; load average before a point {min(load_average):.2g} to "
         f"{max(load_average):.2g}. Prompts of 128 tokens, answers of 64. Of each load the two repetitions that agree best, "
         "and the range of all in brackets; TTFT and ITL are medians over requests and gaps.", "",
         "| stages × threads | policy | requests | output tokens/s | predicted | simulated | TTFT ms | ITL ms | bubble / floor % | "

@@ -31,11 +31,12 @@ TEST(Plan, ShowsStagesFiguresAndSentences) {
   EXPECT_THAT(result, EndsWithCode(0, IsEmpty()));
   EXPECT_THAT(result.out, AllOf(HasSubstr("model     qwen3 8.2B Q8_0, 36 layers"), HasSubstr("stage  host  layers"),
                                 HasSubstr("weights MiB"), HasSubstr("prefill   "), HasSubstr("decode    "),
-                                HasSubstr("too few sequences"), HasSubstr("limit     stage"),
-                                HasSubstr("use       --micro-batches ")));
+                                HasSubstr("too few sequences"), HasSubstr("limit     stage 0 on "),
+                                HasSubstr("hosts     2 of 2, 32 cores, in 2 independent jobs; no choice is better"),
+                                HasSubstr("tokens per core-hour"), HasSubstr("use       --micro-batches ")));
   EXPECT_THAT(
       result.out,
-      AllOf(HasSubstr("The pipeline does not pay: the model fits one host. 2 independent jobs of 16 sequences"),
+      AllOf(HasSubstr("2 independent jobs on their own hosts are better than one pipeline: the best single job would"),
             HasSubstr("coordinator bench --load-format dummy --shape qwen3-8b --type q8_0 --host a "),
             HasSubstr("would help most"), HasSubstr("no profile has measured this model"), Not(HasSubstr("~"))));
 }
@@ -61,18 +62,35 @@ TEST(Plan, SaysThatTheOneHostThatHoldsTheModelIsFasterAlone) {
       R"({"hosts": [{"name": "large", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},
                     {"name": "small", "cores": 2, "memory_gib": 3, "read_gb_s": 8, "int8_gops": 200}],
           "link": {"latency_us": 30, "bandwidth_gbit_s": 1}})";
-  EXPECT_THAT(
-      PlanFor(kLargeAndSmall, {"--kv-type", "q8_0", "--prefill-chunk", "256"}),
-      AllOf(HasSubstr("The pipeline does not pay: the model fits large alone. A job of 8 sequences"),
-            HasSubstr("--host large --prefill-chunk 256 --kv-type q8_0 -p 512"), Not(HasSubstr("--host small"))));
+  EXPECT_THAT(PlanFor(kLargeAndSmall, {"--kv-type", "q8_0", "--prefill-chunk", "256"}),
+              AllOf(HasSubstr("hosts     1 of 2, 16 cores, in one job"), HasSubstr("Left out: small. With it: ")));
+}
+
+TEST(Plan, TheLinesThatStartJobsHaveWhatWasAskedFor) {
+  EXPECT_THAT(PlanFor(kTwoHosts, {"--kv-type", "q8_0", "--prefill-chunk", "256", "-t", "4"}),
+              AllOf(HasSubstr("--host a --threads 4 --prefill-chunk 256 --kv-type q8_0 -p 512"),
+                    HasSubstr("--host b --threads 4")));
+  // Of two stages each, with their split, chunk and micro-batches.
+  const std::string small = absl::StrReplaceAll(kTwoHosts, {{"\"memory_gib\": 64", "\"memory_gib\": 6"}});
+  EXPECT_THAT(PlanFor(absl::StrReplaceAll(small, {{R"({"hosts": [)", R"({"hosts": [
+      {"name": "c", "cores": 16, "memory_gib": 6, "read_gb_s": 80, "int8_gops": 3000},
+      {"name": "d", "cores": 16, "memory_gib": 6, "read_gb_s": 80, "int8_gops": 3000},)"}}),
+                      {"--wire-dtype", "bf16", "--jobs", "2"}),
+              AllOf(HasSubstr("in 2 independent jobs"), HasSubstr(" --layer-split "), HasSubstr(" --micro-batches "),
+                    HasSubstr(" --wire-dtype bf16")));
+}
+
+TEST(Plan, SaysThatAPipelineThatWasAskedForDoesNotPay) {
+  const std::string slow = absl::StrReplaceAll(kTwoHosts, {{"gbit_s\": 10", "gbit_s\": 0.01"}});
+  EXPECT_THAT(PlanFor(slow, {"--pp", "2"}), HasSubstr("The pipeline does not pay: a alone would give "));
 }
 
 TEST(Plan, AdvisesFramesOfHalfTheSizeOnlyWhereTheyAreNot) {
   const std::string slow = absl::StrReplaceAll(kTwoHosts, {{"gbit_s\": 10", "gbit_s\": 0.001"}});
-  EXPECT_THAT(PlanFor(slow, {"--wire-dtype", "f32"}),
-              AllOf(HasSubstr("The link is the limit"), HasSubstr("--wire-dtype bf16 halves")));
-  EXPECT_THAT(PlanFor(slow, {"--wire-dtype", "bf16"}),
-              AllOf(HasSubstr("The link is the limit"), Not(HasSubstr("--wire-dtype"))));
+  EXPECT_THAT(PlanFor(slow, {"--pp", "2", "--wire-dtype", "f32"}),
+              AllOf(HasSubstr("the link is the limit"), HasSubstr("--wire-dtype bf16 halves")));
+  EXPECT_THAT(PlanFor(slow, {"--pp", "2", "--wire-dtype", "bf16"}),
+              AllOf(HasSubstr("the link is the limit"), Not(HasSubstr("--wire-dtype"))));
 }
 
 TEST(Plan, DescribesTheCoordinatorsLinksWhereNobodyDid) {
@@ -84,7 +102,7 @@ TEST(Plan, DescribesTheCoordinatorsLinksWhereNobodyDid) {
 
 TEST(Plan, TheSameAsJson) {
   const TempDir directory;
-  const std::string result = PlanFor(kTwoHosts, {"--json", "-o", directory.File("plan.json")});
+  const std::string result = PlanFor(kTwoHosts, {"--pp", "2", "--json", "-o", directory.File("plan.json")});
   const Json json = Json::parse(result);
   EXPECT_EQ(ReadFileOrDie(directory.File("plan.json")), result);
   ASSERT_EQ(json["stages"].size(), 2u);
@@ -101,7 +119,9 @@ TEST(Plan, TheSameAsJson) {
   EXPECT_EQ(json["predictions"]["measured_steps"], false);
   EXPECT_THAT(json["assumptions"], IsEmpty());
   EXPECT_EQ(json["plan"]["layers"], 36);
-  EXPECT_EQ(json["independent_jobs"]["jobs"], 2);
+  EXPECT_EQ(json["choice"]["jobs"].size(), 1u);
+  EXPECT_EQ(json["choice"]["jobs"][0]["plan"], json["plan"]);
+  EXPECT_GT(json["choice"]["figures"]["tokens_per_core_hour"], 0);
 }
 
 TEST(Plan, SaysWhatIsWrong) {
@@ -129,6 +149,8 @@ TEST(Plan, SaysWhatIsWrong) {
                     {"--cluster DIR/small.json", 4, "fit in no split"},
                     {"--host a --cluster x", 2, "name the hosts twice"},
                     {"-c 100", 2, "640 tokens"},
+                    {"--host a,b --pp 2 --jobs 2", 2, "--pp asks for one job"},
+                    {"--host a,b --layer-split 18,18 --goal latency", 2, "--layer-split leaves nothing to choose"},
                     {"--hostfile /", 4, "--hostfile: '/' is no regular file"},
                     {"--hostfile ''", 2, "--hostfile: is empty, expected FILE"},
                 },

@@ -31,9 +31,11 @@ TEST(Simulate, ReportsASimulatedRunAsARealOneIsReported) {
   EXPECT_THAT(result, EndsWithCode(0, IsEmpty()));
   EXPECT_THAT(
       result.out,
-      AllOf(HasSubstr("simulated    40 requests in "), HasSubstr("nothing ran"), HasSubstr("in 40 requests"),
-            HasSubstr("bubble       "), HasSubstr("floor for this work"), HasSubstr("stage  host  layers"),
-            HasSubstr("TTFT"), HasSubstr("goodput      "), HasSubstr("predicted    "), Not(HasSubstr(" 0.0 of them"))));
+      AllOf(HasSubstr("simulated    40 requests in "), StartsWith("load         40 requests of uniform:64:512 prompt"),
+            HasSubstr("; layers split 9,9,9,9\n"), HasSubstr("this run     "), HasSubstr("nothing ran"),
+            HasSubstr("in 40 requests"), HasSubstr("bubble       "), HasSubstr("floor for this work"),
+            HasSubstr("stage  host  layers"), HasSubstr("TTFT"), HasSubstr("goodput      "), HasSubstr("predicted    "),
+            Not(HasSubstr(" 0.0 of them"))));
   const std::string replay = CoordinatorOut({"simulate", "--replay", directory.File("steps.jsonl")});
   EXPECT_THAT(replay, HasSubstr("over 4 stages, each as it was recorded"));
 }
@@ -47,7 +49,8 @@ TEST(Simulate, GivesTheRecordOfASweepsPointTheSameEveryTime) {
   EXPECT_EQ(point["simulated"], true);
   EXPECT_EQ(point["config"]["stages"], 4);
   EXPECT_EQ(point["result"]["requests"], 64);
-  EXPECT_EQ(point["result"]["output_tokens"], 64 * 64);
+  EXPECT_EQ(point["result"]["output_tokens"], 64 * 128);
+  EXPECT_EQ(point["config"]["prompt"], "512") << "the load that the verb plan has";
   EXPECT_EQ(point["result"]["relaunches"], 1);
   EXPECT_EQ(point["stages"].size(), 4u);
   EXPECT_EQ(Coordinator(words).out, result.out);
@@ -76,7 +79,7 @@ TEST(Simulate, TracesARunAsARealOneIsTraced) {
   int64_t micro_batches = 0, rows = 0;
   for (const Json& job : jobs) {
     EXPECT_EQ(job["simulated"], true);
-    EXPECT_EQ(job["options"]["policy"], "POLICY_THROTTLED");
+    EXPECT_EQ(job["options"]["policy"], "throttled");
     micro_batches += job["micro_batches"].get<int64_t>();
     rows += job["prefill_rows"].get<int64_t>() + job["decode_rows"].get<int64_t>();
     ASSERT_EQ(job["stages"].size(), 4u);
@@ -106,15 +109,21 @@ TEST(Simulate, LeavesTheGroupsToTheJobWhereARunDoes) {
   EXPECT_EQ(Coordinator(Joined(words, {"--decode-groups", "7"})).exit_code, 0);
 }
 
-// More stages than any published shape has layers.
-TEST(Simulate, RunsAPipelineOf512StagesOfADummyModelWithAsManyLayers) {
-  const TempDir directory;
+// `hosts` of 16 cores, n0, n1, ..
+void DescribeHosts(const std::string& file, int hosts) {
   Json cluster;
-  for (int host = 0; host < 512; ++host) {
+  for (int host = 0; host < hosts; ++host) {
     cluster["hosts"].push_back(
         {{"name", absl::StrCat("n", host)}, {"cores", 16}, {"memory_gib", 64}, {"read_gb_s", 80}, {"int8_gops", 3000}});
   }
-  WriteFileOrDie(directory.File("cluster.json"), cluster.dump());
+  cluster["link"] = {{"latency_us", 30}, {"bandwidth_gbit_s", 10}};
+  WriteFileOrDie(file, cluster.dump());
+}
+
+// More stages than any published shape has layers.
+TEST(Simulate, RunsAPipelineOf512StagesOfADummyModelWithAsManyLayers) {
+  const TempDir directory;
+  DescribeHosts(directory.File("cluster.json"), 512);
   const Json point = CoordinatorJson(
       Joined(WordsOf("simulate --load-format dummy --shape qwen3-0.6b:layers=512 --type q8_0 --pp 512 --requests 4 "
                      "--prompt 32 --output 2 --json --cluster"),
@@ -122,6 +131,57 @@ TEST(Simulate, RunsAPipelineOf512StagesOfADummyModelWithAsManyLayers) {
   EXPECT_EQ(point["stages"].size(), 512u);
   EXPECT_EQ(point["stages"][511]["last_layer"], 512);
   EXPECT_EQ(point["result"]["output_tokens"], 8);
+}
+
+// The throttle keeps to the gap where chunks are short and the last stage is most of all head.
+TEST(Simulate, FollowsASavedPlanAndGivesItsFigure) {
+  const TempDir directory;
+  DescribeHosts(directory.File("hosts.json"), 16);
+  const Words load = WordsOf("--load-format dummy --shape qwen3-8b:layers=16 --type q8_0 --max-num-seqs 512 --cluster");
+  const Words words = Joined(load, {directory.File("hosts.json")});
+  const Json plan = CoordinatorJson(Joined(Joined({"plan", "--json", "-o", directory.File("plan.json")}, words), {}));
+  const Words simulate = Joined(Joined({"simulate", "--plan", directory.File("plan.json")}, words), {});
+  const Json point = CoordinatorJson(Joined(simulate, {"--requests", "512", "--json"}));
+  EXPECT_NEAR(
+      point["result"]["output_tokens_per_s"].get<double>() / plan["predictions"]["output_tokens_per_s"].get<double>(),
+      1, 0.1);
+  EXPECT_EQ(point["config"]["prefill_chunk"], plan["plan"]["prefill_chunk"]);
+}
+
+TEST(Simulate, PlacesAPlanOfFewerStagesOnTheHostsThatItNames) {
+  const TempDir directory;
+  const std::string file = directory.File("plan.json");
+  DescribeHosts(directory.File("hosts.json"), 5);
+  const Words cluster = {"--cluster", directory.File("hosts.json")};
+  ASSERT_EQ(Coordinator(Joined(Words{"plan", "--load-format", "dummy", "--shape", "qwen3-8b", "--type", "q8_0", "--pp",
+                                     "2", "-o", file},
+                               cluster))
+                .exit_code,
+            0);
+  Json document = Json::parse(ReadFileOrDie(file));
+  document["plan"]["stages"][0]["host"] = "n4";
+  document["plan"]["stages"][1]["host"] = "n1";
+  document["plan"]["stages"][0]["layers"] = 20;
+  document["plan"]["stages"][1]["layers"] = 16;
+  WriteFileOrDie(file, document.dump());
+  const Words words = Joined(Simulate({"--requests", "2", "--plan", file}), cluster);
+  EXPECT_THAT(Coordinator(words),
+              Prints(AllOf(StartsWith("load         2 requests of 512 prompt and 128 output tokens, closed, 8 at once; "
+                                      "layers split 20,16\n"),
+                           ContainsRegex("\n0 +n4 +0-19 "), ContainsRegex("\n1 +n1 +20-35 "))));
+  EXPECT_THAT(Coordinator(Joined(Simulate({"--requests", "2", "--layer-split", "30,6"}), cluster)),
+              Prints(ContainsRegex("\n1 +n1 +30-35 ")));
+  document["plan"]["stages"][1]["host"] = "n9";
+  WriteFileOrDie(directory.File("gone.json"), document.dump());
+  document["plan"]["stages"][1]["host"] = "n1";
+  document["plan"]["stages"][1]["cores"] = 99;
+  WriteFileOrDie(directory.File("larger.json"), document.dump());
+  ExpectRefused(Joined(Simulate({}), cluster),
+                {{"--plan DIR/gone.json", 2, "has stage 1 on n9, which"},
+                 {"--plan DIR/larger.json", 4, "99 cores for stage 1"},
+                 {"--plan DIR/larger.json --pp 2", 2, "--plan fixes --pp"},
+                 {"--plan DIR/plan.json --split-by-cost", 2, "leave one out"}},
+                Refusal::kAnyLines, directory.path());
 }
 
 TEST(Simulate, PutsItsPointsBesideMeasuredOnesInTheReportOfASweep) {
@@ -133,7 +193,18 @@ TEST(Simulate, PutsItsPointsBesideMeasuredOnesInTheReportOfASweep) {
   }
   EXPECT_THAT(CoordinatorOut({"sweep", "report", points}), HasSubstr(", 2 points"));
   EXPECT_THAT(ReadFileOrDie(points + "/report.html"), HasSubstr("All points are simulated: nothing ran."));
-  EXPECT_THAT(ReadFileOrDie(points + "/points.csv"), ContainsRegex("\n1,\"[0-9a-f]+\",true,\"\","));
+  EXPECT_THAT(ReadFileOrDie(points + "/points.csv"), ContainsRegex("\n2,\"[0-9a-f]+\",true,\"\","));
+  const Json numbers = CoordinatorJson({"sweep", "report", points, "--json"});
+  EXPECT_THAT(numbers["verdict"]["sentence"].get<std::string>(), StartsWith("By simulation, "));
+  EXPECT_FALSE(numbers["figures"].empty());
+  // Against another directory, whose own report stays what it was.
+  const std::string others = directory.File("others"), alone = ReadFileOrDie(points + "/report.html");
+  ASSERT_THAT(Coordinator(Simulate({"--cluster", cluster, "-o", others, "--max-num-seqs", "4"})),
+              Prints(HasSubstr("nothing ran")));
+  EXPECT_THAT(CoordinatorOut({"sweep", "report", points, others}),
+              HasSubstr("report: " + points + "/comparison/report.html"));
+  EXPECT_THAT(ReadFileOrDie(points + "/comparison/report.html"), HasSubstr("Against points, others changes"));
+  EXPECT_EQ(ReadFileOrDie(points + "/report.html"), alone);
 }
 
 TEST(Simulate, DelaysEveryHopAsOverAnEmulatedLinkAndSaysSo) {

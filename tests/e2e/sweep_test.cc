@@ -62,9 +62,23 @@ TEST(Sweep, GoesOnWhereItWasKilledUntilAllPointsAreThereOnce) {
   EXPECT_EQ(Keys(points).size(), 4u);
   EXPECT_TRUE(std::equal(first.begin(), first.end(), points.begin()));
   const std::string again = CoordinatorOut(Sweep(dir.path(), kTwoByTwo));
-  EXPECT_EQ(again, absl::StrCat("report: ", dir.File("report.html"), " (", FiguresIn(dir.File("figures")),
-                                " figures, 4 points; the numbers in ", dir.File("points.csv"), ")\n"));
+  EXPECT_EQ(again,
+            absl::StrCat("load         prompts of 16 and answers of 8 tokens, closed x1,3; layers split by cost\n"
+                         "report: ",
+                         dir.File("report.html"), " (", FiguresIn(dir.File("figures")),
+                         " figures, 4 points; the numbers in ", dir.File("points.csv"), ")\n"));
   EXPECT_EQ(Points(dir.path()).size(), 4u);
+  // What a prediction says is no reason to measure again.
+  std::string text = ReadFileOrDie(dir.File("points.jsonl"));
+  const size_t at = text.find("\"bubble_imbalance\":") + sizeof("\"bubble_imbalance\":") - 1;
+  WriteFileOrDie(dir.File("points.jsonl"), text.replace(at, text.find(',', at) - at, "-7e-17"));
+  const ProgramResult resumed = Coordinator(Sweep(dir.path(), kTwoByTwo));
+  const std::string remark =
+      "line 1: prediction.bubble_imbalance: expected a number, 0 to 1e+18, found -7e-17; this point has no prediction "
+      "here";
+  EXPECT_THAT(resumed, EndsWithCode(0, AllOf(HasSubstr(remark), HasSubstr("4 of 4 points are finished already"))));
+  EXPECT_EQ(resumed.err.find(remark), resumed.err.rfind(remark)) << "it is said once";
+  EXPECT_EQ(ReadFileOrDie(dir.File("points.jsonl")), text);
 }
 
 TEST(Sweep, RecordsWhatEveryPointDid) {
@@ -92,6 +106,11 @@ TEST(Sweep, RecordsWhatEveryPointDid) {
     EXPECT_GT(done["output_tokens_per_s"].get<double>(), 0);
     ASSERT_EQ(point["stages"].size(), 2u);
     EXPECT_GT(point["stages"][1]["compute_s"].get<double>(), 0);
+    EXPECT_EQ(point["stages"][1]["processor"], point["origin"]["processor"]);
+    EXPECT_EQ(point["stages"][1]["cores"], point["origin"]["cores"]);
+    EXPECT_GT(point["stages"][1]["memory_bytes"].get<uint64_t>(), uint64_t{1} << 20);
+    EXPECT_DOUBLE_EQ(done["tokens_per_core_hour"].get<double>(),
+                     3600 * done["output_tokens_per_s"].get<double>() / point["origin"]["cores"].get<double>());
     EXPECT_GT(point["prediction"]["output_tokens_per_s"].get<double>(), 0);
     EXPECT_EQ(point["prediction"]["source"], "probe");
     EXPECT_EQ(point["prediction"]["measured_steps"], true);
@@ -130,11 +149,11 @@ TEST(Sweep, EndsWithItsPoliciesSideBySide) {
 
 TEST(Sweep, RecordsAPointThatFailsAndTriesItAgain) {
   const TempDir dir;
-  const Words impossible = {"--kv-cache-memory", "1K", "--concurrency", "1"};
+  const Words impossible = {"--kv-cache-memory", "512T", "--concurrency", "1"};
   for (size_t tries : {1, 2}) {
     const ProgramResult result = Coordinator(Sweep(dir.path(), impossible));
     EXPECT_EQ(result.exit_code, 5) << result;
-    EXPECT_THAT(result.out, HasSubstr("failed: --kv-cache-memory is 1024"));
+    EXPECT_THAT(result.out, HasSubstr("failed: --kv-cache-memory is 562949953421312 bytes a stage"));
     const std::vector<Json> points = Points(dir.path());
     ASSERT_EQ(points.size(), tries);
     EXPECT_THAT(points.back()["error"].get<std::string>(), HasSubstr("--kv-cache-memory"));
@@ -158,11 +177,70 @@ TEST(Sweep, EndsCleanlyWhenInterrupted) {
   Subprocess sweep(CoordinatorProgram(), Sweep(dir.path(), {"--concurrency", "1,2", "-r", "50"}));
   ASSERT_TRUE(sweep.WaitForOutput("1/100  ", 120)) << sweep.err();
   sweep.Kill(SIGINT);
-  EXPECT_THAT(sweep.Wait(30), EndsWithCode(130, HasSubstr("of 100 points; the same command goes on from here")));
+  const ProgramResult result = sweep.Wait(30);
+  EXPECT_THAT(result, EndsWithCode(130, HasSubstr("of 100 points; the same command goes on from here")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("report: " + dir.File("report.html")),
+                                HasSubstr("\nagain:  coordinator sweep report " + dir.path() + "\n")));
+  EXPECT_TRUE(std::filesystem::exists(dir.File("report.html")));
   EXPECT_GE(Points(dir.path()).size(), 1u);
 }
 
-TEST(Sweep, RefusesAModelThatFitsNoPointAndAFileOfAnotherModel) {
+TEST(Sweep, KeepsATimelineOfTheFirstRunOfEachPoint) {
+  const TempDir dir;
+  Words traced = Sweep(dir.path(), {"--concurrency", "1,2", "--trace"});
+  *(std::find(traced.begin(), traced.end(), "-r") + 1) = "2";
+  ASSERT_EQ(Coordinator(traced).exit_code, 0);
+  const std::vector<Json> points = Points(dir.path());
+  ASSERT_EQ(points.size(), 4u);
+  for (const Json& point : points) {
+    const std::string trace = point["trace"].get<std::string>();
+    if (point["config"]["repetition"] > 0) {
+      EXPECT_EQ(trace, "");
+      continue;
+    }
+    EXPECT_EQ(trace, "traces/" + point["key"].get<std::string>() + ".json");
+    EXPECT_THAT(CoordinatorOut({"trace", "summary", dir.File(trace)}), HasSubstr("stage"));
+  }
+}
+
+TEST(Sweep, MeasuresThePlanThatWillBeRun) {
+  const TempDir dir;
+  const Words model = WordsOf("--load-format dummy --shape tiny --type q8_0");
+  const std::string plan = dir.File("plan.json");
+  ASSERT_EQ(Coordinator(Joined(Joined({"plan"}, model), {"--pp", "2", "-t", "1", "-o", plan})).exit_code, 0);
+  const Words planned =
+      Joined(Joined({"sweep"}, model), {"--plan", plan, "--prompt", "16", "--output", "8", "-r", "1", "--concurrency",
+                                        "1", "--no-probe", "-o", dir.File("points")});
+  const std::string out = CoordinatorOut(planned);
+  const Json saved = Json::parse(ReadFileOrDie(plan))["plan"];
+  const Json point = Points(dir.File("points")).front();
+  ASSERT_EQ(point["stages"].size(), 2u);
+  for (size_t s = 0; s < 2; ++s) {
+    EXPECT_EQ(point["stages"][s]["last_layer"].get<int>() - point["stages"][s]["first_layer"].get<int>(),
+              saved["stages"][s]["layers"]);
+  }
+  EXPECT_EQ(point["config"]["layer_split"], "2,1");
+  EXPECT_EQ(point["config"]["prefill_chunk"], saved["prefill_chunk"]);
+  EXPECT_THAT(out, HasSubstr(" as in " + plan + "\n1/1  pp 2"));
+  EXPECT_THAT(Coordinator(Joined(planned, {"--pp", "1"})), EndsWithCode(2, HasSubstr("--plan fixes --pp")));
+}
+
+TEST(Sweep, RefusesBeforeTheFirstPointWhatNoHostCanRun) {
+#ifdef __x86_64__
+  const std::string foreign = "neon-i8mm";
+#else
+  const std::string foreign = "avx2";
+#endif
+  const TempDir dir;
+  ExpectRefused(Sweep(dir.path()),
+                {{"--kv-cache-memory 1K", 2, "nothing was measured: 'pp auto, t 1, throttled/512, f32, closed x8"},
+                 {"--kv-cache-memory 1K", 2, "--kv-cache-memory is 1024, but one block of 32 tokens of stage 0"},
+                 {"--isa " + foreign, 2, " and not " + foreign + "; name one that every host has with --isa"}},
+                Refusal::kAnyLines);
+  EXPECT_FALSE(std::filesystem::exists(dir.File("points.jsonl")));
+}
+
+TEST(Sweep, RefusesAModelThatFitsNoPoint) {
   const TempDir dir;
   WriteFileOrDie(dir.File("trace"), "{\"arrival_s\":0,\"prompt_tokens\":-1,\"output_tokens\":3}\n");
   ExpectRefused(
@@ -174,13 +252,22 @@ TEST(Sweep, RefusesAModelThatFitsNoPointAndAFileOfAnotherModel) {
       },
       Refusal::kAnyLines, dir.path());
   EXPECT_THAT(World(Sweep(dir.path()), 1).err, HasSubstr("start it without mpirun or srun"));
+}
+
+TEST(Sweep, MeasuresAFileAnewThatIsAnotherOneNowAndKeepsBothApart) {
+  const TempDir dir;
   const std::string model = dir.File("m.gguf");
   WriteFileOrDie(model, ReadFileOrDie(DemoModelPath()));
   const Words on_file = Joined(WordsOf("sweep -t 1 --prompt 4 --output 2 --requests 1 -r 1 --concurrency 1 --no-probe"),
                                {"-m", model, "-o", dir.path()});
   ASSERT_EQ(Coordinator(on_file).exit_code, 0);
   WriteFileOrDie(model, ReadFileOrDie(model) + std::string(32, '\0'));
-  EXPECT_THAT(Coordinator(on_file), EndsWithCode(3, HasSubstr("its file is another one now")));
+  const ProgramResult other = Coordinator(on_file);
+  EXPECT_THAT(other, EndsWithCode(0, HasSubstr("1 of these points was measured earlier with another file of the model; "
+                                               "what was measured then stays beside the new ones")));
+  EXPECT_THAT(other.out, AllOf(HasSubstr("1/1  pp auto, t 1"), HasSubstr(" bytes and header ")));
+  EXPECT_EQ(Keys(Points(dir.path())).size(), 2u);
+  EXPECT_THAT(Coordinator(on_file), EndsWithCode(0, HasSubstr("1 of 1 points are finished already")));
 }
 
 }  // namespace

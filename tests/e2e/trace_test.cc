@@ -51,11 +51,18 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
   ASSERT_THAT(Coordinator(Traced({"-n", "30", "--stage-delay-us", "2000"})), EndsWithCode(0, IsEmpty()));
   const nlohmann::json events = nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false);
   ExpectWellFormedTrace(events);
+  std::string request;  // its life
   int prefill = 0, decode = 0, sends = 0, waits = 0, counters = 0, flows = 0;
   for (const nlohmann::json& event : events) {
     const std::string name = event["name"], phase = event["ph"];
-    if (phase == "X" && name == "prefill 5") prefill += event["cname"] == "thread_state_running" ? 1 : 0;
-    if (phase == "X" && name == "decode 1") decode += event["cname"] == "thread_state_iowait" ? 1 : 0;
+    const nlohmann::json args = event.value("args", nlohmann::json::object());
+    if (phase == "X" && name == "prefill" && args.value("prefill_rows", 0) == 5) {
+      prefill += event["cname"] == "thread_state_running" ? 1 : 0;
+    }
+    if (phase == "X" && name == "decode" && args.value("decode_rows", 0) == 1) {
+      decode += event["cname"] == "thread_state_iowait" ? 1 : 0;
+    }
+    if (phase == "X" && args.contains("request")) absl::StrAppend(&request, " ", name);
     if (phase == "X" && name == "send") ++sends;
     if (phase == "X" && name.rfind("wait for ", 0) == 0) ++waits;
     if (phase == "C") ++counters;
@@ -63,6 +70,7 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
   }
   EXPECT_EQ(prefill, 2);  // one on each stage
   EXPECT_EQ(decode, 2 * 29);
+  EXPECT_THAT(request, HasSubstr(" prefill decode"));
   EXPECT_GE(sends, 40);  // few are complete only when nobody asks any more
   EXPECT_GE(waits, 2 * 29);
   EXPECT_EQ(counters, 3 * 30);
@@ -84,7 +92,8 @@ TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
 
   EXPECT_THAT(CoordinatorOut({"trace", "summary", path_}),
               AllOf(HasSubstr("30 micro-batches, 5 prefill rows and 29 decode rows"),
-                    ContainsRegex("stage +host +layers +compute +send +wait upstream"), HasSubstr("mostly " + cause)));
+                    ContainsRegex("stage +host +layers +compute +send +wait upstream"), HasSubstr("mostly " + cause),
+                    HasSubstr("\nremedy    "), HasSubstr("floor for this work"), Not(HasSubstr("\ncut "))));
 }
 
 TEST_F(TraceTest, ARelaunchedJobGoesOnInTheSameFile) {
@@ -111,6 +120,8 @@ TEST_F(TraceTest, WhatAKilledRunLeavesIsReadAndCanBeFinished) {
   const Json before = Summary();
   EXPECT_GE(before["jobs"][0]["micro_batches"], 15);
   ExpectItAddsUp(before["jobs"][0]);
+  EXPECT_EQ(before["jobs"][0]["cut"], true);
+  EXPECT_THAT(CoordinatorOut({"trace", "summary", path_}), HasSubstr("\ncut       the job did not end in order"));
   const std::string finished = CoordinatorOut({"trace", "finish", path_});
   ExpectWellFormedTrace(nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false));
   EXPECT_EQ(Summary()["jobs"][0]["micro_batches"], before["jobs"][0]["micro_batches"]);

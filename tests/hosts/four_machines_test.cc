@@ -105,7 +105,7 @@ TEST_F(FourMachinesTest, APlanFromMeasurementsSurvivesAMachineThatGoesSilently) 
   }
 
   const ProgramResult plan =
-      Run(WordsOf("plan -m MODEL --profile /mnt/profile.json -t 1 --max-num-seqs 4 -o /mnt/plan.json"));
+      Run(WordsOf("plan -m MODEL --profile /mnt/profile.json --pp 4 -t 1 --max-num-seqs 4 -o /mnt/plan.json"));
   ASSERT_EQ(plan.exit_code, 0) << plan;
   for (const char* host : {"host1", "host2", "host3", "host4"}) EXPECT_THAT(plan.out, HasSubstr(host));
 

@@ -47,33 +47,6 @@ absl::Status CheckSplit(const ClusterOptions& o, const HyperParameters& model) {
   return absl::OkStatus();
 }
 
-// Takes over what a saved plan fixes.
-absl::Status FollowPlan(const HyperParameters& model, const RunContext& context, ClusterOptions* o,
-                        pb::PlannedFor* planned) {
-  const ClusterOptions defaults;
-  if (o->stages != defaults.stages || !o->layer_split.empty() || o->threads != defaults.threads ||
-      o->micro_batches != defaults.micro_batches || o->prefill_chunk != defaults.prefill_chunk) {
-    return UsageError("--plan fixes --pp, --layer-split, -t, --micro-batches and --prefill-chunk; leave them out");
-  }
-  absl::StatusOr<SavedPlan> plan = ReadSavedPlan(o->plan);
-  if (!plan.ok()) return OptionError("--plan", plan.status());
-  if (plan->layers != model.layer_count()) {
-    return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
-                            "--plan: '", o->plan, "' is for a model of ", plan->layers, " layers, this one has ",
-                            model.layer_count(), "; make a new one with `coordinator plan`, or leave --plan out")),
-                        ExitCode::kLaunch);
-  }
-  *planned = PlannedForOf(*plan);
-  o->stages = static_cast<int64_t>(plan->stages.size());
-  for (const SavedStage& stage : plan->stages) o->layer_split.push_back(stage.layers);
-  o->threads = plan->threads;
-  o->micro_batches = plan->micro_batches;
-  o->prefill_chunk = plan->prefill_chunk;
-  const bool hosts_given = context.joined || !o->hosts.empty() || !o->hostfile.empty();
-  if (!hosts_given) o->hosts = HostListOf(*plan);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::string> WritableFile(const char* option, const std::string& path) {
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) {
@@ -256,6 +229,32 @@ std::vector<std::string> DummyWords(const DummyOptions& options) {
     words.push_back(absl::StrCat(*options.layers));
   }
   return words;
+}
+
+absl::Status FollowPlan(const HyperParameters& model, const RunContext& context, ClusterOptions* o,
+                        pb::PlannedFor* planned) {
+  const ClusterOptions defaults;
+  if (o->stages != defaults.stages || !o->layer_split.empty() || o->threads != defaults.threads ||
+      o->micro_batches != defaults.micro_batches || o->prefill_chunk != defaults.prefill_chunk) {
+    return UsageError("--plan fixes --pp, --layer-split, -t, --micro-batches and --prefill-chunk; leave them out");
+  }
+  absl::StatusOr<SavedPlan> plan = ReadSavedPlan(o->plan);
+  if (!plan.ok()) return OptionError("--plan", plan.status());
+  if (plan->layers != model.layer_count()) {
+    return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
+                            "--plan: '", o->plan, "' is for a model of ", plan->layers, " layers, this one has ",
+                            model.layer_count(), "; make a new one with `coordinator plan`, or leave --plan out")),
+                        ExitCode::kLaunch);
+  }
+  *planned = PlannedForOf(*plan);
+  o->stages = static_cast<int64_t>(plan->stages.size());
+  for (const SavedStage& stage : plan->stages) o->layer_split.push_back(stage.layers);
+  o->threads = plan->threads;
+  o->micro_batches = plan->micro_batches;
+  o->prefill_chunk = plan->prefill_chunk;
+  const bool hosts_given = context.joined || !o->hosts.empty() || !o->hostfile.empty();
+  if (!hosts_given) o->hosts = HostListOf(*plan);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& given, const HyperParameters& model,

@@ -84,6 +84,11 @@ std::vector<std::string> DummyWords(const DummyOptions& options);
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenDescription(const std::string& path,
                                                                         const std::string& q2_layout);
 
+// Takes over what the saved plan of options->plan fixes: all that `coordinator plan` chose, and its hosts where the
+// options name none. Usage errors: an option that the plan fixes. ExitCode::kLaunch: it is for another model.
+absl::Status FollowPlan(const HyperParameters& model, const RunContext& context, ClusterOptions* options,
+                        pb::PlannedFor* planned);
+
 // The launch that the options describe; its paths are absolute, and its job's fingerprints empty. Usage errors: options
 // that contradict each other, or do not fit the model's layers and context. A saved plan (--plan) sets hosts, stages,
 // the layers of each, threads, micro-batches in flight and chunk; the engine checks whether it still fits the hosts.

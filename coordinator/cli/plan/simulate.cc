@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "CLI/App.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
@@ -22,7 +25,7 @@
 #include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/options/printing.h"
 #include "coordinator/cli/plan/plan_places.h"
-#include "coordinator/cli/statistics.h"
+#include "coordinator/cli/plan/simulate_text.h"
 #include "coordinator/cli/sweep/sweep_options.h"
 #include "coordinator/cli/sweep/sweep_points.h"
 #include "coordinator/cli/verb.h"
@@ -30,6 +33,7 @@
 #include "coordinator/job/job_setup.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/host_profile.h"
+#include "coordinator/plan/saved_plan.h"
 #include "coordinator/session/run_summary.h"
 #include "coordinator/sim/replay.h"
 #include "coordinator/sim/simulation.h"
@@ -42,7 +46,10 @@ void Describe(const ClusterPlan& plan, const ClusterQuestion& question, int numb
   const pb::StageAssignment& stage = plan.job.stages[s];
   out->set_stage(number);
   out->set_rank(stage.rank());
-  out->set_host(question.profile.hosts[static_cast<size_t>(question.stage_hosts[s])].name);
+  const HostFacts& host = question.profile.hosts[static_cast<size_t>(question.stage_hosts[s])];
+  out->set_host(host.name);
+  out->set_cores(host.cores);
+  out->set_memory_bytes(host.memory_bytes);
   out->set_first_layer(stage.first_layer());
   out->set_last_layer(stage.last_layer());
   out->set_threads(stage.threads());
@@ -74,11 +81,6 @@ pb::JobStatistics StatisticsOf(const ClusterPlan& plan, const ClusterQuestion& q
     stage->set_blocks_used_peak(status.counters.blocks_used_peak[plan.job.full_group()]);
   }
   return statistics;
-}
-
-std::vector<std::string> PercentileRow(const std::string& name, const Percentiles& p) {
-  const auto ms = [](double seconds) { return absl::StrFormat("%.2f", 1e3 * seconds); };
-  return {name, absl::StrCat(p.count), ms(p.mean), ms(p.p50), ms(p.p90), ms(p.p95), ms(p.p99), ms(p.max)};
 }
 
 // The summary that the run's front would have made.
@@ -128,67 +130,44 @@ void TakeOutcome(const ClusterPlan& plan, const RunSummary& summary, const SimOu
   point->prediction = PredictionOf(plan);
 }
 
-// `assumptions`: facts that it rests on but were not measured.
-std::string SimulationText(const RunSummary& summary, const SweepPoint& point,
-                           const std::vector<std::string>& assumptions) {
-  const SweepResult& result = point.result;
-  std::string text = absl::StrFormat("simulated    %d requests in %.3f s; nothing ran\n", summary.totals.requests,
-                                     summary.totals.seconds);
-  for (const std::string& assumption : assumptions) absl::StrAppend(&text, "assumed      ", assumption, "\n");
-  absl::StrAppend(&text, StatisticsText(summary), "\n");
-  TextTable table({"ms", "samples", "mean", "p50", "p90", "p95", "p99", "max"}, 1);
-  table.Add(PercentileRow("TTFT", result.ttft_s));
-  table.Add(PercentileRow("ITL", result.itl_s));
-  table.Add(PercentileRow("latency", result.latency_s));
-  absl::StrAppend(&text, table.Text());
-  absl::StrAppendFormat(&text, "output       %.1f tokens/s, %.2f rows a pass over the weights\n",
-                        result.output_tokens_per_s, result.rows_per_pass);
-  if (point.config.slo_ttft_s > 0 || point.config.slo_itl_s > 0) {
-    absl::StrAppendFormat(&text,
-                          "goodput      %.3f requests/s, %.1f tokens/s: %.1f %% of the requests met both bounds\n",
-                          result.goodput_requests_per_s, result.goodput_tokens_per_s, 100 * result.slo_share);
+// Puts the stages where a saved plan has them. A described host is found by its name.
+absl::Status PlaceAsPlanned(const ClusterOptions& options, const PlaceSources& sources, const pb::PlannedFor& planned,
+                            PlanPlaces* places) {
+  const std::string& file = sources.cluster.empty() ? sources.profile : sources.cluster;
+  const std::vector<HostFacts>& hosts = places->profile.hosts;
+  places->stage_hosts.clear();
+  for (const pb::PlannedStage& stage : planned.stages()) {
+    const auto host =
+        std::find_if(hosts.begin(), hosts.end(), [&](const HostFacts& facts) { return facts.name == stage.host(); });
+    if (host == hosts.end()) {
+      return UsageError(absl::StrCat("--plan: '", options.plan, "' has stage ", places->stage_hosts.size(), " on ",
+                                     stage.host(), ", which '", file,
+                                     "' does not describe; give the description that the plan was made of"));
+    }
+    places->stage_hosts.push_back(static_cast<int>(host - hosts.begin()));
   }
-  if (point.prediction.has_value()) {
-    absl::StrAppendFormat(&text, "predicted    %.1f output tokens/s, TTFT of a prompt alone %.2f ms, ITL %.2f ms\n",
-                          point.prediction->output_tokens_per_s, 1e3 * point.prediction->ttft_s,
-                          1e3 * point.prediction->itl_s);
-  }
-  return text;
+  return absl::OkStatus();
 }
 
-// Of a recorded run that was replayed without a difference.
-std::string ReplayText(const std::vector<ReplayedJob>& jobs) {
-  std::string text;
-  for (const ReplayedJob& job : jobs) {
-    const SchedulerCounters& counters = job.status.counters;
-    absl::StrAppendFormat(&text,
-                          "replayed     %d micro-batches over %d stages, each as it was recorded\n"
-                          "requests     %d, %d tokens sampled\n"
-                          "rows         %d of prompts, %d decode\n"
-                          "preemptions  %d\n"
-                          "bubble       %.1f %% of the stages' time in %.3f s, floor for this work %.1f %%\n",
-                          counters.micro_batches, job.stages, job.requests, job.tokens, counters.prefill_rows,
-                          counters.decode_rows, counters.preemptions, 100 * job.status.bubble,
-                          static_cast<double>(job.status.busy_us) * 1e-6, 100 * job.status.bubble_floor);
+// The places of the job's stages: those of its saved plan, where it has one.
+absl::StatusOr<PlanPlaces> PlacesOf(const ClusterOptions& options, const PlaceSources& sources,
+                                    const LaunchOptions& launch) {
+  if (options.plan.empty() || !sources.given()) return FindPlaces(options, sources, launch);
+  ClusterOptions any = options;
+  any.stages = 1;  // whatever slots the description has, the plan's places replace these
+  ASSIGN_OR_RETURN(PlanPlaces places, FindPlaces(any, sources, launch));
+  RETURN_IF_ERROR(PlaceAsPlanned(options, sources, launch.job.planned_for(), &places));
+  int from = places.profile.coordinator;
+  for (const int to : places.stage_hosts) {
+    if (!LinkBetween(places.profile, from, to).has_value()) {
+      places.profile.default_link = AssumedLink();
+      places.assumptions.push_back(absl::StrFormat("links that the description does not name: %g Gbit/s, %g us",
+                                                   kAssumedLinkGbitS, kAssumedLinkLatencyUs));
+      break;
+    }
+    from = to;
   }
-  return text;
-}
-
-Json ReplayJson(const std::vector<ReplayedJob>& jobs) {
-  Json list = Json::array();
-  for (const ReplayedJob& job : jobs) {
-    list.push_back({{"stages", job.stages},
-                    {"requests", job.requests},
-                    {"tokens", job.tokens},
-                    {"micro_batches", job.status.counters.micro_batches},
-                    {"prefill_rows", job.status.counters.prefill_rows},
-                    {"decode_rows", job.status.counters.decode_rows},
-                    {"preemptions", job.status.counters.preemptions},
-                    {"busy_s", static_cast<double>(job.status.busy_us) * 1e-6},
-                    {"bubble", job.status.bubble},
-                    {"bubble_floor", job.status.bubble_floor}});
-  }
-  return {{"replayed", std::move(list)}};
+  return places;
 }
 
 constexpr NumberRange kSimSecondsRange = {0, 1e9};
@@ -201,7 +180,8 @@ struct SimulateOptions {
   PlaceSources sources;
   bool split_by_cost = false;
 
-  RequestLoad load = {.prompt = *ParseLengths("128"), .output = *ParseLengths("64")};
+  RequestLoad load = {.prompt = *ParseLengths(absl::StrCat(PlanLoad().prompt_tokens)),
+                      .output = *ParseLengths(absl::StrCat(PlanLoad().output_tokens))};
   std::optional<int64_t> request_count;
   std::optional<int64_t> concurrency;
   double slo_ttft_s = 0;
@@ -254,8 +234,9 @@ void AddSimulatedLoad(CLI::App* app, SimulateOptions* o) {
              "requests under way at any time; what comes on top waits at the client; 0: no limit",
              "--max-num-seqs with closed arrivals, else 0");
   AddParsed(app, "--prompt", "tokens of a prompt: 512, uniform:64:1024 or lognormal:MEDIAN:SIGMA[:LONGEST]", "LENGTH",
-            "128", [o](const std::string& text) { return Store(ParseLengths(text), &o->load.prompt); });
-  AddParsed(app, "--output", "tokens of an answer, as --prompt", "LENGTH", "64",
+            LengthsText(o->load.prompt),
+            [o](const std::string& text) { return Store(ParseLengths(text), &o->load.prompt); });
+  AddParsed(app, "--output", "tokens of an answer, as --prompt", "LENGTH", LengthsText(o->load.output),
             [o](const std::string& text) { return Store(ParseLengths(text), &o->load.output); });
   AddDuration(app, "--slo-ttft", &o->slo_ttft_s, kSimBoundRange,
               "goodput: most to the first token, such as 500ms; --slo-itl is the bound of the mean gap after that");
@@ -336,6 +317,11 @@ class SimulateVerb : public Verb {
     ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model, OpenDescription(job.model, job.q2_layout));
     const absl::StatusOr<std::vector<Policy>> policies = ParsePolicies(options_.policies, job.policy);
     if (!policies.ok()) return UsageError(policies.status().message());
+    if (options_.split_by_cost && !(job.plan.empty() && job.layer_split.empty())) {
+      return UsageError(
+          absl::StrCat(job.plan.empty() ? "--layer-split" : "--plan",
+                       " has the layers of each stage, so --split-by-cost splits nothing; leave one out"));
+    }
     ASSIGN_OR_RETURN(requests_, RequestsOfLoad(options_));
     if (policies->size() > 1) {
       for (const auto& [flag, file] : {std::pair("--step-log", &job.step_log), std::pair("--trace", &job.trace)}) {
@@ -346,7 +332,7 @@ class SimulateVerb : public Verb {
     options_.cluster.policy = policies->front();
     ASSIGN_OR_RETURN(const SimulatedRun run, SimulateOnce(context, model));
     return WriteStdout(options_.json ? SweepPointLine(run.point)
-                                     : SimulationText(run.summary, run.point, run.assumptions));
+                                     : SimulationText(run.summary, run.point, run.split, run.assumptions));
   }
 
  private:
@@ -376,9 +362,6 @@ class SimulateVerb : public Verb {
   absl::StatusOr<SimOptions> WorldOf(const ClusterQuestion& question, const ClusterPlan& plan) const {
     SimOptions options;
     options.cluster.pipeline = plan.pipeline->model;
-    for (const UplinkFacts& uplink : question.profile.uplinks) {
-      options.cluster.uplinks.push_back({uplink.bytes_per_s(), uplink.hosts});
-    }
     options.cluster.turn_s = options_.coordinator_us * 1e-6;
     options.cluster.wake_s = options_.wake_us * 1e-6;
     options.cluster.stage_delay_s = question.job.stage_delay_us() * 1e-6;
@@ -429,19 +412,54 @@ class SimulateVerb : public Verb {
     return outcome;
   }
 
-  // The point as a sweep would have it, so that both have one key.
-  SweepPoint Point(const ClusterQuestion& question, const LaunchOptions& launch) const {
+  // What was asked of the world, where that is not the default.
+  std::string WorldText() const {
+    const SimulateOptions defaults;
+    std::vector<std::string> parts;
+    const auto number = [](double value) {  // given as a float: with few digits where these give it back
+      std::string text = absl::StrCat(static_cast<float>(value));
+      float read = 0;
+      return absl::SimpleAtof(text, &read) && static_cast<double>(read) == value ? text : ExactText(value);
+    };
+    const auto add = [&](double value, double usual, const char* before, const char* unit) {
+      if (value != usual) parts.push_back(absl::StrCat(before, number(value), unit));
+    };
+    const SimFailures &failures = options_.failures, &usual = defaults.failures;
+    add(options_.coordinator_us, defaults.coordinator_us, "coordinator ", " us");
+    add(options_.wake_us, defaults.wake_us, "wake ", " us");
+    add(options_.front_us, defaults.front_us, "front ", " us");
+    for (const double at_s : failures.at_s) parts.push_back(absl::StrCat("a stage lost at ", number(at_s), " s"));
+    add(failures.mean_between_s, usual.mean_between_s, "stages lost every ", " s");
+    add(failures.detect_s, usual.detect_s, "known after ", " s");
+    add(failures.relaunch_s, usual.relaunch_s, "launched again within ", " s");
+    if (options_.split_by_cost) parts.emplace_back("split by cost");
+    return absl::StrJoin(parts, ", ");
+  }
+
+  // The point as a sweep would have it.
+  absl::StatusOr<SweepPoint> Point(const ClusterQuestion& question, const LaunchOptions& launch) const {
     const ClusterOptions& o = options_.cluster;
     SweepPoint point;
     SweepConfig& config = point.config;
     static_cast<JobSettings&>(config) = o;
     config.model = question.job.model_path();
-    config.hosts = o.hosts.empty() ? launch.hostfile : o.hosts;
     config.stages = static_cast<int64_t>(question.stage_hosts.size());
     config.threads = question.job.threads();
     config.micro_batches = launch.job.micro_batches();
     config.prefill_chunk = question.job.prefill_chunk();
     config.arrivals = ArrivalsText(options_.load.arrivals);
+    ASSIGN_OR_RETURN(config.arrivals_hash, ArrivalsHash(config.arrivals));
+    config.layer_split.assign(launch.job.layer_split().begin(), launch.job.layer_split().end());
+    const bool planned = launch.job.has_planned_for();
+    if (planned || !options_.sources.given()) {  // otherwise the description places the stages
+      LaunchOptions at = launch;
+      SavedPlan places;
+      for (const int host : question.stage_hosts) {
+        places.stages.push_back({.host = question.profile.hosts[static_cast<size_t>(host)].name});
+      }
+      if (planned && options_.sources.given()) at.hosts = HostListOf(places);
+      ASSIGN_OR_RETURN(config.hosts, HostsText(at));
+    }
     config.concurrency = options_.Concurrency();
     const bool own_lengths = options_.load.arrivals.kind == Arrivals::Kind::kTrace;
     config.prompt = own_lengths ? "trace" : LengthsText(options_.load.prompt);
@@ -449,7 +467,16 @@ class SimulateVerb : public Verb {
     config.requests = static_cast<int64_t>(requests_.size());
     config.slo_ttft_s = options_.slo_ttft_s;
     config.seed = options_.load.seed;
+    config.cluster = options_.sources.Name();
+    HostProfile described = question.profile;
+    if (!options_.sources.given()) {  // assumed hosts are all alike, and what is free just now is no fact of them
+      described.hosts.resize(1);
+      described.hosts[0].memory_bytes = described.hosts[0].available_bytes = 0;
+    }
+    config.cluster_hash = ContentHash(HostProfileJson(described));
+    config.world = WorldText();
     point.origin = CurrentOrigin(*question.model);
+    SetProgramAndModel(*question.model, &config);
     return point;
   }
 
@@ -463,6 +490,7 @@ class SimulateVerb : public Verb {
   struct SimulatedRun {
     SweepPoint point;
     RunSummary summary;
+    std::string split;
     std::vector<std::string> assumptions;
   };
   absl::StatusOr<SimulatedRun> SimulateOnce(const RunContext& context,
@@ -470,40 +498,47 @@ class SimulateVerb : public Verb {
     ClusterOptions job = options_.cluster;
     if (job.policy != Policy::kThrottled) job.slo_itl_s = 0;  // then it is a bound of goodput alone
     ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(job, model->hyper, context));
-    ASSIGN_OR_RETURN(PlanPlaces places, FindPlaces(options_.cluster, options_.sources, launch));
+    ASSIGN_OR_RETURN(PlanPlaces places, PlacesOf(options_.cluster, options_.sources, launch));
     AddEmulatedLink(options_.cluster.emulated_link, &places.profile);
     absl::StatusOr<ClusterQuestion> question = Question(launch, places, model);
     if (!question.ok()) return PlanFailure(question.status());
+    if (const pb::ConfigureJob& asked = question->job; asked.has_planned_for()) {  // as a job's engine checks it
+      const absl::Status fits = CheckPlanned(asked.planned_for(), HellosOf(*question), *model);
+      if (!fits.ok()) return WithExitCode(absl::FailedPreconditionError(WithFlags(fits.message())), ExitCode::kLaunch);
+    }
     absl::StatusOr<ClusterPlan> plan = PlanCluster(*question);
     if (!plan.ok()) return PlanFailure(plan.status());
     absl::StatusOr<JobPlan> as_run = JobAsRun(*question, *plan, launch.job.micro_batches());
     if (!as_run.ok()) return PlanFailure(as_run.status());
     plan->job = *std::move(as_run);
     ASSIGN_OR_RETURN(const SimOutcome outcome, Simulated(*question, *plan));
-    SweepPoint point = Point(*question, launch);
+    ASSIGN_OR_RETURN(SweepPoint point, Point(*question, launch));
     const RunSummary summary = SummaryOf(*plan, *question, outcome);
     TakeOutcome(*plan, summary, outcome, &point);
     point.prediction->source = options_.sources.Name();
     if (!options_.directory.empty()) RETURN_IF_ERROR(Keep(point));
-    return SimulatedRun{std::move(point), summary, places.assumptions};
+    return SimulatedRun{std::move(point), summary, SplitText(plan->job), places.assumptions};
   }
 
   absl::Status Compare(const std::vector<Policy>& policies, const RunContext& context,
                        const std::shared_ptr<const ModelDescription>& model) {
     std::vector<SweepPoint> points;
     std::vector<std::string> assumptions;
+    std::string split;
     for (const Policy policy : policies) {
       options_.cluster.policy = policy;
       ASSIGN_OR_RETURN(SimulatedRun run, SimulateOnce(context, model));
       points.push_back(std::move(run.point));
       assumptions = std::move(run.assumptions);
+      split = std::move(run.split);
     }
     std::string text;
     if (options_.json) {
       for (const SweepPoint& point : points) text += SweepPointLine(point);
       return WriteStdout(text);
     }
-    text = absl::StrCat("simulated    ", requests_.size(), " requests under each policy; nothing ran\n");
+    text = absl::StrCat(LoadText(points.front().config, split), "simulated    ", requests_.size(),
+                        " requests under each policy; nothing ran\n");
     for (const std::string& assumption : assumptions) absl::StrAppend(&text, "assumed      ", assumption, "\n");
     return WriteStdout(text + PolicyTable(points));
   }

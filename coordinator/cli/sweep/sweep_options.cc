@@ -5,8 +5,10 @@
 #include "CLI/App.hpp"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
+#include "common/host/host_info.h"
 #include "common/job/job_limits.h"
 #include "coordinator/cli/options/option_values.h"
+#include "coordinator/cli/sweep/sweep_points.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/launch/program_output.h"
 
@@ -72,8 +74,9 @@ void AddLoad(CLI::App* app, SweepOptions* o) {
     return LengthsText(parsed);
   };
   AddList<std::string>(app, "--prompt", &lists.prompts, "LENGTH,...",
-                       "tokens of a prompt: N, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA[:LONGEST] (128)", lengths);
-  AddList<std::string>(app, "--output", &lists.outputs, "LENGTH,...", "tokens of an answer, as --prompt (64)", lengths);
+                       "tokens of a prompt: N, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA[:LONGEST] (512)", lengths);
+  AddList<std::string>(app, "--output", &lists.outputs, "LENGTH,...", "tokens of an answer, as --prompt (128)",
+                       lengths);
   AddInteger(app, "--requests", &base.requests, {1, kMostRequests}, "requests of a point",
              absl::StrCat("closed: ", kRoundsOfClosedLoop, " for each under way; poisson: ", kRequestsOfPoisson,
                           "; all of a trace"));
@@ -98,6 +101,39 @@ void AddFacts(CLI::App* app, SweepOptions* o) {
   AddFlag(app, "--no-probe", &o->no_probe, "do not probe: predict from assumed speeds");
 }
 
+// What of the launch may decide a value: where the launcher puts ranks, by which networks, and what runs there.
+std::string LaunchText(const ClusterOptions& cluster) {
+  std::vector<std::string> parts;
+  if (cluster.launcher != LauncherKind::kAuto) {
+    parts.push_back(absl::StrCat("launched by ", NameOf(kLauncherKinds, cluster.launcher)));
+  }
+  if (!cluster.launcher_args.empty()) parts.push_back(absl::StrCat("launcher's arguments ", cluster.launcher_args));
+  if (!cluster.stage_worker.empty()) parts.push_back(absl::StrCat("stages by ", AbsolutePath(cluster.stage_worker)));
+  return absl::StrJoin(parts, ", ");
+}
+
+// What the plan fixes takes the place of these lists, which must not be given beside it.
+absl::Status FollowPlanInLists(const HyperParameters& model, const RunContext& context, SweepOptions* o) {
+  SweepLists& lists = o->lists;
+  const auto most = [](const std::vector<int64_t>& list) { return *std::max_element(list.begin(), list.end()); };
+  ClusterOptions followed = o->cluster;
+  followed.stages = most(lists.stages);
+  followed.threads = most(lists.threads);
+  followed.micro_batches = most(lists.micro_batches);
+  for (const int64_t chunk : lists.prefill_chunks) {
+    if (chunk != JobSettings().prefill_chunk) followed.prefill_chunk = chunk;
+  }
+  pb::PlannedFor planned;
+  RETURN_IF_ERROR(FollowPlan(model, context, &followed, &planned));
+  lists.stages = {followed.stages};
+  lists.threads = {followed.threads};
+  lists.micro_batches = {followed.micro_batches};
+  lists.prefill_chunks = {followed.prefill_chunk};
+  o->cluster.layer_split = followed.layer_split;
+  o->cluster.hosts = followed.hosts;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Arrivals> ParseArrivalsOption(absl::string_view text) {
@@ -110,9 +146,16 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
   options->lists.repetitions = 3;
   options->cluster.prefix_caching = false;  // a point is the computing of its requests, which have nothing in common
   AddModelOptions(app, &options->cluster);
-  AddJobSettings(app, &options->cluster, Settings({"q2_layout"}));
+  AddJobSettings(app, &options->cluster, Settings({"q2_layout", "layer_split"}));
+  AddText(app, "--plan", &options->cluster.plan, "FILE",
+          "measure what a saved plan (coordinator plan -o FILE) says: its hosts, layers, threads, micro-batches and "
+          "chunk");
   AddText(app, "-o,--directory", &options->directory, "DIR",
           "for the points, a line each in points.jsonl, and their report; the same command again goes on from there");
+  AddFlag(
+      app, "--trace", &options->trace,
+      absl::StrCat("keep a timeline of the first run of each point beside the points, of up to ", kMostSweepTraces,
+                   " points, for ui.perfetto.dev and `coordinator trace summary`; each such point is launched alone"));
   AddMatrix(app, options);
   AddLoad(app, options);
   AddFacts(app, options);
@@ -120,18 +163,49 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
   app->get_option("--dry-run")->description("print the points, their number and about how long they take, and end");
 }
 
-absl::Status ResolveSweepLists(SweepOptions* o) {
+absl::StatusOr<std::shared_ptr<const ModelDescription>> ResolveSweep(const RunContext& context, SweepOptions* o) {
   RETURN_IF_ERROR(ResolveModel(&o->cluster, /*required=*/true));
   if (o->directory.empty() && !o->cluster.dry_run) return UsageError("-o is required: a directory for the points");
   if (absl::Status status = CheckPointCount(o->lists); !status.ok()) return UsageError(status.message());
-  SweepConfig& base = o->lists.base;
+  ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model,
+                   OpenDescription(o->cluster.model, o->cluster.q2_layout));
+  SweepLists& lists = o->lists;
+  if (!o->cluster.plan.empty()) {
+    RETURN_IF_ERROR(FollowPlanInLists(model->hyper, context, o));
+  } else if (!o->cluster.layer_split.empty() && lists.stages == SweepLists().stages) {
+    lists.stages = {std::ssize(o->cluster.layer_split)};
+  }
+  SweepConfig& base = lists.base;
   const ClusterOptions& cluster = o->cluster;
   const double slo_itl_s = base.slo_itl_s;
   static_cast<JobSettings&>(base) = cluster;
   base.slo_itl_s = slo_itl_s;
   base.model = IsDummyModelPath(cluster.model) ? cluster.model : AbsolutePath(cluster.model);
-  base.hosts = cluster.hostfile.empty() ? cluster.hosts : AbsolutePath(cluster.hostfile);
-  return absl::OkStatus();
+  base.launch = LaunchText(cluster);
+  base.machine = absl::StrCat(ProcessorName(), ", ", AllowedCores(), " cores");
+  SetProgramAndModel(*model, &base);
+  ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(cluster, context));
+  ASSIGN_OR_RETURN(base.hosts, HostsText(launch));
+  for (const std::string& arrivals : lists.arrivals) {
+    absl::StatusOr<std::string> hash = ArrivalsHash(arrivals);
+    if (!hash.ok()) return OptionError("--arrivals", hash.status());
+    if (!hash->empty()) lists.arrivals_hashes[arrivals] = *std::move(hash);
+  }
+  return model;
+}
+
+std::string LoadAndSplitText(const SweepOptions& options) {
+  const SweepLists& lists = options.lists;
+  std::vector<std::string> loads;
+  for (const std::string& arrivals : lists.arrivals) {
+    loads.push_back(arrivals == "closed" ? absl::StrCat("closed x", absl::StrJoin(lists.concurrency, ",")) : arrivals);
+  }
+  const std::string split = absl::StrJoin(options.cluster.layer_split, ",");
+  return absl::StrCat("load         prompts of ", absl::StrJoin(lists.prompts, ", "), " and answers of ",
+                      absl::StrJoin(lists.outputs, ", "), " tokens, ", absl::StrJoin(loads, ", "), "; layers split ",
+                      split.empty()                  ? "by cost"
+                      : options.cluster.plan.empty() ? split
+                                                     : absl::StrCat(split, " as in ", options.cluster.plan));
 }
 
 ClusterOptions ProbeOptionsOf(const SweepOptions& options) {
@@ -141,6 +215,7 @@ ClusterOptions ProbeOptionsOf(const SweepOptions& options) {
   // The profile has the speeds of this number of threads and of all cores; the planner interpolates.
   o.threads = *std::min_element(lists.threads.begin(), lists.threads.end());
   o.kv_type = lists.kv_types.front();
+  o.layer_split.clear();
   return o;
 }
 
@@ -148,6 +223,14 @@ ClusterOptions ClusterOptionsOf(const SweepOptions& options, const SweepConfig& 
   ClusterOptions o = options.cluster;
   static_cast<JobSettings&>(o) = point;
   o.context = context;
+  if (!o.plan.empty()) {  // which fixes these when the job is launched
+    const ClusterOptions open;
+    o.stages = open.stages;
+    o.layer_split = open.layer_split;
+    o.threads = open.threads;
+    o.micro_batches = open.micro_batches;
+    o.prefill_chunk = open.prefill_chunk;
+  }
   if (o.policy != Policy::kThrottled) o.slo_itl_s = 0;  // then it is a bound of goodput alone
   return o;
 }
@@ -165,8 +248,8 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   number("-t", point.threads);
   number("--max-num-seqs", point.max_num_seqs);  // a sweep has another default
   for (std::string& word :
-       JobSettingWords(point, AllSettingsBut({"context", "stages", "layer_split", "threads", "max_num_seqs",
-                                              "prefix_caching", "step_log", "trace", "stage_delay_us"}))) {
+       JobSettingWords(point, AllSettingsBut({"context", "stages", "threads", "max_num_seqs", "prefix_caching",
+                                              "step_log", "trace", "stage_delay_us"}))) {
     words.push_back(std::move(word));
   }
   text("--arrivals", point.arrivals);
@@ -177,10 +260,12 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   if (point.duration_s > 0) text("--duration", ExactText(point.duration_s));
   if (point.slo_ttft_s > 0) text("--slo-ttft", ExactText(point.slo_ttft_s) + "s");
   number("--seed", point.seed);
-  text(cluster.hostfile.empty() ? "--host" : "--hostfile", point.hosts);
+  text("--host", cluster.hosts);
+  if (!cluster.hostfile.empty()) text("--hostfile", AbsolutePath(cluster.hostfile));
   text("--launcher", NameOf(kLauncherKinds, cluster.launcher), "auto");
   text("--launcher-args", cluster.launcher_args);
   text("--rsh-agent", cluster.rsh_agent);
+  if (!cluster.stage_worker.empty()) text("--stage-worker", AbsolutePath(cluster.stage_worker));
   text("-r", "1");
   text("-o", SweepKey(point));
   return JoinShellWords(words);

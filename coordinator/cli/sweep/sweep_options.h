@@ -5,6 +5,7 @@
 // options of its job and the command line that measures it alone.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,11 +15,16 @@
 
 namespace stagecoach {
 
+// Bounds of sweep --trace: points of a directory, and bytes of a timeline that is kept.
+inline constexpr int64_t kMostSweepTraces = 16;
+inline constexpr uint64_t kMostSweepTraceBytes = uint64_t{64} << 20;
+
 struct SweepOptions {
-  ClusterOptions cluster;  // what all points share; its model is set by ResolveSweepLists
+  ClusterOptions cluster;  // what all points share; its model is set by ResolveSweep
   SweepLists lists;
   PlaceSources sources;   // what predictions rest on
   bool no_probe = false;  // where these are not given
+  bool trace = false;     // keep a timeline of points
   std::string directory;
 };
 
@@ -31,8 +37,12 @@ absl::StatusOr<Arrivals> ParseArrivalsOption(absl::string_view text);  // the tr
 
 void AddSweepOptions(CLI::App* app, SweepOptions* options);
 
-// Checks what was given and fills options->cluster.model and options->lists, names and texts in their one form.
-absl::Status ResolveSweepLists(SweepOptions* options);
+// Checks what was given and fills options->cluster.model and options->lists, names and texts in their one form; of
+// files their content. The lists of what a saved plan (--plan) fixes have its values. Returns the model.
+absl::StatusOr<std::shared_ptr<const ModelDescription>> ResolveSweep(const RunContext& context, SweepOptions* options);
+
+// What the points have in common, in a line: load and split of the layers.
+std::string LoadAndSplitText(const SweepOptions& options);
 
 // The options of a job that probes the hosts of all points, over their real links.
 ClusterOptions ProbeOptionsOf(const SweepOptions& options);

@@ -2,16 +2,24 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/host/host_info.h"
+#include "common/net/addresses.h"
 #include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/bench/bench_work.h"
 #include "coordinator/bench/sweep_plan.h"
 #include "coordinator/cli/options/printing.h"
 #include "coordinator/cli/plan/plan_places.h"
+#include "coordinator/cli/sweep/sweep_options.h"
+#include "coordinator/launch/launch_plan.h"
+#include "coordinator/plan/job_plan.h"
 #include "coordinator/report/sweep_cells.h"
 
 namespace stagecoach {
@@ -24,6 +32,64 @@ void PlaceMoreStages(int64_t stages, PlanPlaces* places) {
   std::vector<int> hosts;
   for (int64_t s = 0; s < stages; ++s) hosts.push_back(places->stage_hosts[static_cast<size_t>(s * known / stages)]);
   places->stage_hosts = std::move(hosts);
+}
+
+absl::string_view UpToFirstDot(absl::string_view name) { return name.substr(0, name.find('.')); }
+
+bool IsAddress(absl::string_view host) {
+  return host.find_first_not_of("0123456789.") == absl::string_view::npos || absl::StrContains(host, ':');
+}
+
+absl::StatusOr<Placement> PlacementOf(const LaunchOptions& launch) {
+  absl::StatusOr<LaunchHosts> hosts = ResolveHosts(launch);
+  if (!hosts.ok()) return UsageError(hosts.status().message());
+  return PlaceStages(hosts->hosts, hosts->stages, /*left_out=*/{});
+}
+
+// Of a host's name; empty: it has none. Asked for once, for a resolver may take seconds. Of one thread.
+const std::string& AddressOf(const std::string& name) {
+  static auto* const known = new std::map<std::string, std::string>;
+  const auto [entry, fresh] = known->try_emplace(name);
+  if (fresh) {
+    const std::vector<std::string> addresses = AddressesOfName(name);
+    if (!addresses.empty()) entry->second = addresses.front();
+  }
+  return entry->second;
+}
+
+// The facts of a host that a launch names; nullptr: there are none.
+const HostFacts* FactsOf(const PlacedStages& placed, const HostProfile& profile) {
+  for (const HostFacts& facts : profile.hosts) {
+    const absl::string_view name = UpToFirstDot(facts.name);
+    if (facts.name == placed.host || (!IsAddress(placed.host) && name == UpToFirstDot(placed.host))) return &facts;
+    if (placed.here && (name == UpToFirstDot(HostName()) || name == "localhost")) return &facts;
+  }
+  // A probe knows hosts by the names that they give themselves.
+  const std::string& address = AddressOf(placed.host);
+  for (const HostFacts& facts : profile.hosts) {
+    if (!address.empty() && AddressOf(facts.name) == address) return &facts;
+  }
+  return nullptr;
+}
+
+// Where the profile has the launch's hosts, in the order of the stages; none: the launch names addresses.
+absl::StatusOr<std::vector<int>> StageHostsIn(const HostProfile& profile, const LaunchOptions& launch,
+                                              const std::string& source) {
+  ASSIGN_OR_RETURN(const Placement placement, PlacementOf(launch));
+  std::vector<int> stage_hosts;
+  for (const PlacedStages& placed : placement.hosts) {
+    const HostFacts* const facts = FactsOf(placed, profile);
+    if (facts == nullptr && IsAddress(placed.host)) return std::vector<int>();
+    if (facts == nullptr || facts->speeds.empty()) {
+      const std::string names = absl::StrJoin(
+          profile.hosts, ", ", [](std::string* out, const HostFacts& host) { absl::StrAppend(out, host.name); });
+      return absl::FailedPreconditionError(absl::StrCat("the ", source, " has no speeds of host '",
+                                                        placed.here ? HostName() : placed.host, "', only of ", names));
+    }
+    stage_hosts.insert(stage_hosts.end(), static_cast<size_t>(placed.stages),
+                       static_cast<int>(facts - profile.hosts.data()));
+  }
+  return stage_hosts;
 }
 
 // Output tokens a second if the pipeline never were behind: the last request ends as soon as it does alone.
@@ -128,13 +194,14 @@ SweepPrediction PredictionOf(const ClusterPlan& plan) {
   p.bubble_imbalance = plan.decode.bubble_imbalance;
   p.bubble_hop = plan.decode.bubble_hop + plan.decode.bubble_coordinator;
   p.prefill_bubble = plan.prefill.bubble;
-  p.bottleneck_stage = plan.decode.bottleneck;
-  p.bottleneck_is_link = plan.decode.link_is_bottleneck;
+  const PipelineLimit& limit = plan.decode.limit;
+  p.bottleneck_is_link = limit.what == PipelineLimit::What::kLink;
+  p.bottleneck_stage = p.bottleneck_is_link || limit.what == PipelineLimit::What::kStage ? limit.index : 0;
   return p;
 }
 
 absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std::vector<ArrivingRequest>& requests,
-                                             ClusterOptions options, const PlaceSources& sources,
+                                             ClusterOptions options, const PlaceSources& sources, bool own_probe,
                                              const LaunchOptions& launch,
                                              const std::shared_ptr<const ModelDescription>& model) {
   if (sources.given()) {
@@ -143,9 +210,18 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
     options.stages = 0;  // all slots; what is missing or too much is settled below
   }
   ASSIGN_OR_RETURN(PlanPlaces places, FindPlaces(options, sources, launch));
-  if (sources.given() && point.stages > 0) {
-    PlaceMoreStages(point.stages, &places);
-    places.stage_hosts.resize(static_cast<size_t>(point.stages));
+  if (sources.given()) {
+    std::vector<int> stage_hosts;
+    // A probe is of the hosts that run, in their order, but for a plan's, which may be another.
+    if (!own_probe || launch.job.has_planned_for()) {
+      ASSIGN_OR_RETURN(stage_hosts, StageHostsIn(places.profile, launch, sources.Name()));
+    }
+    if (!stage_hosts.empty()) {
+      places.stage_hosts = std::move(stage_hosts);
+    } else if (point.stages > 0) {
+      PlaceMoreStages(point.stages, &places);
+      places.stage_hosts.resize(static_cast<size_t>(point.stages));
+    }
   }
   AddEmulatedLink(options.emulated_link, &places.profile);
   ClusterQuestion question = QuestionOf(model, places, launch);
@@ -170,10 +246,120 @@ absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std
   return prediction;
 }
 
+absl::Status CheckCanRun(const LaunchOptions& launch, const std::optional<HostProfile>& facts,
+                         const ModelDescription& model) {
+  ASSIGN_OR_RETURN(const Placement placement, PlacementOf(launch));
+  const std::vector<InstructionSet> own = CpuInstructionSets();
+  std::vector<pb::Hello> hellos;
+  for (const PlacedStages& placed : placement.hosts) {
+    const HostFacts* const known = facts.has_value() ? FactsOf(placed, *facts) : nullptr;
+    pb::Hello hello;
+    hello.set_role(pb::Hello::ROLE_STAGE);
+    hello.set_host(placed.here ? HostName() : placed.host);
+    hello.set_allowed_cores(AllowedCores());
+    hello.set_available_memory_bytes(uint64_t{1} << 50);
+    std::vector<InstructionSet> isas = own;
+    if (!placed.here && known != nullptr && !known->isas.empty()) {
+      isas.clear();
+      for (auto name = known->isas.rbegin(); name != known->isas.rend(); ++name) {
+        if (const auto isa = ParseInstructionSet(*name); isa.ok()) isas.push_back(*isa);
+      }
+    } else if (!placed.here) {
+      if (const std::optional<InstructionSet> wanted = WantedIsaOf(launch.job).isa; wanted.has_value())
+        isas = {*wanted};
+    }
+    for (const InstructionSet isa : isas) hello.add_isas(ToProto(isa));
+    for (int stage = 0; stage < placed.stages; ++stage) {
+      hello.set_rank(static_cast<int32_t>(hellos.size()) + 1);
+      hellos.push_back(hello);
+    }
+  }
+  pb::ConfigureJob job = launch.job;
+  job.clear_planned_for();  // which is about the hosts as the job finds them
+  return PlanJob(job, hellos, model, JobEpoch{}).status();
+}
+
+std::string HostText(const LaunchHost& host) {
+  std::string text = host.name();
+  if (host.slots.slots != 1) absl::StrAppend(&text, ":", host.slots.slots);
+  if (host.slots.spare) absl::StrAppend(&text, " spare");
+  if (!host.slots.model.empty()) absl::StrAppend(&text, " model=", host.slots.model);
+  return text;
+}
+
+absl::StatusOr<std::string> HostsText(const LaunchOptions& launch) {
+  absl::StatusOr<LaunchHosts> resolved = ResolveHosts(launch);
+  if (!resolved.ok()) return UsageError(resolved.status().message());
+  const std::vector<LaunchHost>& hosts = resolved->hosts;
+  const bool named = !launch.hosts.empty() || !launch.hostfile.empty();
+  if (!named && std::all_of(hosts.begin(), hosts.end(), [](const LaunchHost& host) { return host.here; })) return "";
+  return absl::StrJoin(hosts, ",", [](std::string* out, const LaunchHost& host) { *out += HostText(host); });
+}
+
+std::string OtherHostsThatRan(const LaunchOptions& launch, const std::vector<SweepStage>& stages) {
+  const absl::StatusOr<LaunchHosts> hosts = ResolveHosts(launch);
+  if (!hosts.ok()) return "";
+  std::vector<std::string> meant;  // [stages]
+  for (const PlacedStages& placed : PlaceStages(hosts->hosts, hosts->stages, /*left_out=*/{}).hosts) {
+    meant.insert(meant.end(), static_cast<size_t>(placed.stages), placed.host);
+  }
+  bool other = false;
+  std::vector<std::string> ran;
+  for (size_t s = 0; s < std::min(stages.size(), meant.size()); ++s) {
+    const absl::string_view name = UpToFirstDot(stages[s].host);
+    const auto known = std::find_if(hosts->hosts.begin(), hosts->hosts.end(),
+                                    [&](const LaunchHost& host) { return UpToFirstDot(host.name()) == name; });
+    other = other || (known != hosts->hosts.end() && name != UpToFirstDot(meant[s]));
+    if (s > 0 && stages[s].host == stages[s - 1].host) continue;
+    LaunchHost host = known == hosts->hosts.end() ? LaunchHost{.slots = {.name = stages[s].host}} : *known;
+    host.slots.spare = false;  // no longer, for it ran
+    ran.push_back(HostText(host));
+  }
+  return other ? absl::StrJoin(ran, ",") : "";
+}
+
+std::string KeepTrace(const std::string& written, const std::string& directory, const SweepConfig& config,
+                      const std::string& name) {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(written, error);
+  if (error) return "";
+  if (bytes > kMostSweepTraceBytes) {
+    LogInfo(absl::StrCat("the timeline of '", name, "' has ", bytes >> 20, " MiB, but at most ",
+                         kMostSweepTraceBytes >> 20, " are kept; measure it with fewer --requests"));
+    std::filesystem::remove(written, error);
+    return "";
+  }
+  const std::string trace = SweepTraceName(config);
+  std::filesystem::rename(written, std::filesystem::path(directory) / trace, error);
+  return error ? "" : trace;
+}
+
+absl::Status EndOfSweep(int64_t all, int64_t failed, int64_t other_hosts) {
+  std::vector<std::string> missing;
+  if (failed > 0) missing.push_back(absl::StrCat(failed, " of ", all, " points failed"));
+  if (other_hosts > 0) {
+    missing.push_back(absl::StrCat(other_hosts, " of ", all, " points ran on other hosts than were asked for"));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return WithExitCode(
+      absl::UnavailableError(absl::StrCat(absl::StrJoin(missing, ", and "), "; the same command tries them again")),
+      ExitCode::kLostStages);
+}
+
+void SetProgramAndModel(const ModelDescription& model, SweepConfig* config) {
+  config->program_version = kProgramVersion;
+  const std::vector<FileFingerprint> shards = model.file->fingerprints();
+  if (!model.file->has_files() || shards.empty()) return;
+  config->file_bytes = TotalBytes(shards);
+  for (const FileFingerprint& shard : shards) {
+    config->file_time_us = std::max(config->file_time_us, shard.modified_ns / 1000);
+  }
+  config->header_hash = absl::StrCat(absl::Hex(shards.front().header_hash, absl::kZeroPad16));
+}
+
 SweepOrigin CurrentOrigin(const ModelDescription& model) {
   const ModelSummary summary = SummarizeModel(model);
   SweepOrigin origin;
-  origin.program_version = kProgramVersion;
   origin.model_type = summary.type;
   origin.model_bytes = summary.bytes;
   origin.model_elements = summary.elements;
@@ -257,6 +443,9 @@ std::string PolicyTables(const std::vector<SweepPoint>& points) {
     Load& load = found == loads.end() ? loads.emplace_back(Load{std::move(config), {}}) : *found;
     load.points.push_back(point);
   }
+  std::vector<SweepConfig> configs;
+  for (const Load& load : loads) configs.push_back(load.config);
+  const PointNames names(configs);
   std::string text;
   for (const Load& load : loads) {
     const Policy first = load.points.front().config.policy;
@@ -264,9 +453,10 @@ std::string PolicyTables(const std::vector<SweepPoint>& points) {
                     [&](const SweepPoint& point) { return point.config.policy == first; })) {
       continue;
     }
-    const std::string name =
-        absl::StrReplaceAll(PointName(load.config), {{absl::StrCat(PolicyName(Policy()), "/"), "each policy/"}});
-    absl::StrAppend(&text, "\n", name.substr(0, name.rfind(", run ")), "\n", PolicyTable(load.points));
+    absl::StrAppend(&text, "\n",
+                    absl::StrReplaceAll(names.Of(load.config),
+                                        {{absl::StrCat(PolicyName(Policy()), "/"), "each policy/"}, {", run 1", ""}}),
+                    "\n", PolicyTable(load.points));
   }
   return text;
 }

@@ -4,6 +4,7 @@
 // What `sweep` and `simulate` share of their points: predictions, origin, file, and the comparison of policies.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,14 +31,40 @@ SweepPrediction PredictionOf(const ClusterPlan& plan);
 
 // The planner's prediction of a point. `options` and `launch` are those of its job, `requests` its load; layers are
 // split as in the job. An open loop is planned as a closed one of max_num_seqs, but yields at most what arrives,
-// counted until the last request would end if it ran alone. If a profile has fewer slots than the point has stages, its
-// hosts get more. Errors: those of FindPlaces and PlanCluster.
+// counted until the last request would end if it ran alone. Errors: those of FindPlaces and PlanCluster;
+// kFailedPrecondition: the sources lack a host that has stages (hosts are compared by their names up to the first dot,
+// then by their addresses). Stages fill the slots of the sources' hosts in their order where the launch names
+// addresses, or with `own_probe`, which says that the sources were measured on the launch's hosts; if they have too few
+// slots, these hosts get more.
 absl::StatusOr<SweepPrediction> PredictPoint(const SweepConfig& point, const std::vector<ArrivingRequest>& requests,
-                                             ClusterOptions options, const PlaceSources& sources,
+                                             ClusterOptions options, const PlaceSources& sources, bool own_probe,
                                              const LaunchOptions& launch,
                                              const std::shared_ptr<const ModelDescription>& model);
 
-// This program, this host and the model.
+// Whether hosts without limits of memory could run this job: this host with its instruction sets, others with those
+// that `facts` names, else with any. Errors: those of PlanJob.
+absl::Status CheckCanRun(const LaunchOptions& launch, const std::optional<HostProfile>& facts,
+                         const ModelDescription& model);
+
+// The hosts of a launch as a point's record has them. Errors: those of ResolveHosts, as usage errors.
+absl::StatusOr<std::string> HostsText(const LaunchOptions& launch);
+
+// The hosts of stages that ran, as HostsText has them, if one of them is a host of the launch whose turn another one
+// had; else empty. Hosts that give themselves other names than the launch does are not compared.
+std::string OtherHostsThatRan(const LaunchOptions& launch, const std::vector<SweepStage>& stages);
+
+// Gives the timeline that a point's job left in `written` the name that is the record's `trace`, and returns that.
+// Empty: there is none, or it has more than kMostSweepTraceBytes; it is deleted then, and `name`, the point's, logged.
+std::string KeepTrace(const std::string& written, const std::string& directory, const SweepConfig& config,
+                      const std::string& name);
+
+// How a sweep of `all` points ends of which so many failed, and so many ran on `other_hosts` than it asked for.
+absl::Status EndOfSweep(int64_t all, int64_t failed, int64_t other_hosts);
+
+// Of a point: this program and the file of the model.
+void SetProgramAndModel(const ModelDescription& model, SweepConfig* config);
+
+// This host and the model.
 SweepOrigin CurrentOrigin(const ModelDescription& model);
 
 // Opens the points file of -o's directory, which is created if it is missing. ExitCode::kInputFile.

@@ -34,14 +34,18 @@ struct ReadCurve {
 // p of `rows` rows behind `history` others of their sequence, times two (a is as much smaller).
 inline double AttentionPairs(double rows, double history) { return rows * (rows + 2 * history); }
 double AttentionPairs(const MicroBatch& batch);
+int64_t SampledRows(const MicroBatch& batch);
 
 // By rows and by what they attend to:
-//   t(r, p) = t0 + e * (w(r) - 1) + sum over j of c_j * max(0, r - R_j) + a * p
-// for a micro-batch of r rows, prompt and decode rows alike, which attend to p pairs of a row and a position.
+//   t(r, p, d) = t0 + e * (w(r) - 1) + sum over j of c_j * max(0, r - R_j) + a * p + (h if d > 0)
+// for a micro-batch of r rows, prompt and decode rows alike, which attend to p pairs of a row and a position. Of d rows
+// a token is sampled.
 //   t0   fixed: reading what one row needs, and all else that does not depend on r
 //   w    how many times as much r rows read (ReadCurve; 1 without experts); e: the time to read what one row needs
 //   c_j  work of rows, by three slopes: reading hides the work of few rows, and with experts that of many
 //   a    attention
+//   h    the output head, which only sampled rows need. It is as much as several layers: where stages have one layer
+//        each, a decode step takes two to three times as long as a prompt's of as many rows
 // Two estimates for more rows than any recent step had:
 //   Us       the formula. Too low where reading still hides the rows' work.
 //   MostUs   a row costs no less than in the largest recent step. Too high where rows share what is read.
@@ -53,11 +57,12 @@ struct StepTimeModel {
   double read_us = 0;                    // e
   std::array<double, kSlopes> row_us{};  // c
   double pair_us = 0;                    // a
+  double head_us = 0;                    // h
   ReadCurve reads;                       // w
   double most_rows = 0;                  // of a step of late
 
-  double Us(double rows, double pairs) const;
-  double MostUs(double rows, double pairs) const;
+  double Us(double rows, double pairs, double sampled_rows = 0) const;
+  double MostUs(double rows, double pairs, double sampled_rows = 0) const;
 };
 
 class StepTimeFit {
@@ -67,13 +72,16 @@ class StepTimeFit {
 
   explicit StepTimeFit(ReadCurve reads = {}) : reads_(reads) {}
 
-  void Add(const MicroBatch& batch, int64_t slowest_us) { Add(batch.rows(), AttentionPairs(batch), slowest_us); }
-  void Add(int64_t rows, double pairs, int64_t slowest_us);
+  void Add(const MicroBatch& batch, int64_t slowest_us) {
+    Add(batch.rows(), AttentionPairs(batch), slowest_us, SampledRows(batch));
+  }
+  void Add(int64_t rows, double pairs, int64_t slowest_us, int64_t sampled_rows = 0);
   const std::optional<StepTimeModel>& time() const { return time_; }
 
  private:
   const ReadCurve reads_;
-  ForgetfulFit<3 + StepTimeModel::kSlopes> fit_{kMemory, {0.01, 0.001, 0.01, 0.01, 0.01, 0.01}};
+  // Until a step without sampled rows was seen, what all steps take is t0 rather than h.
+  ForgetfulFit<4 + StepTimeModel::kSlopes> fit_{kMemory, {0.01, 0.001, 0.01, 1, 0.01, 0.01, 0.01}};
   double most_rows_ = 0;  // as StepTimeModel's
   std::optional<StepTimeModel> time_;
 };

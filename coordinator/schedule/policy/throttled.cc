@@ -43,7 +43,8 @@ int64_t PrefillThrottle::RowsInGap(const Load& load) const {
   const double in_flight = load.micro_batches;
   double gap_us = gap_us_;
   if (gap_us <= 0) {
-    const double decode_us = in_flight * time.Us(static_cast<double>(load.step_rows), load.decode_pairs);
+    const auto rows_of_step = static_cast<double>(load.step_rows);
+    const double decode_us = in_flight * time.Us(rows_of_step, load.decode_pairs, rows_of_step);
     gap_us = kGapShare * std::max(kGapUs, kGapSteps * decode_us);
   }
   const double after_short_us = std::max(gap_us / (2 * in_flight - 1), kStepGrowth * load.shortest_us);
@@ -51,13 +52,14 @@ int64_t PrefillThrottle::RowsInGap(const Load& load) const {
   const auto decode = static_cast<double>(load.decode_rows), history = static_cast<double>(load.history);
   return LastThatFits(0, most_rows_, [&](int64_t rows) {
     const auto prompt = static_cast<double>(rows);
-    return time.MostUs(decode + prompt, load.decode_pairs + AttentionPairs(prompt, history)) <= most_us;
+    return time.MostUs(decode + prompt, load.decode_pairs + AttentionPairs(prompt, history), decode) <= most_us;
   });
 }
 
 // The price of a row, t(x) / x, falls with x as long as reading is most of it.
 int64_t PrefillThrottle::RowsAtRate(const StepTimeModel& time, int64_t decode_rows, double share) const {
-  const auto us = [&](int64_t rows) { return time.Us(static_cast<double>(decode_rows + rows), 0); };
+  const auto decode = static_cast<double>(decode_rows);
+  const auto us = [&](int64_t rows) { return time.Us(static_cast<double>(decode_rows + rows), 0, decode); };
   int64_t best = most_rows_;
   double price_us = us(best) / static_cast<double>(best);
   for (int64_t rows = most_rows_ / 2; rows > 0; rows /= 2) {
@@ -90,7 +92,7 @@ int64_t ThrottledPolicy::MostPromptRows(const PolicyDraft& draft, const NextProm
 
 void ThrottledPolicy::Submitted(const MicroBatch& batch) {
   const std::optional<StepTimeModel>& time = step_times_.time();
-  expected_us_.push_back(time.has_value() ? time->Us(batch.rows(), AttentionPairs(batch)) : 0);
+  expected_us_.push_back(time.has_value() ? time->Us(batch.rows(), AttentionPairs(batch), SampledRows(batch)) : 0);
 }
 
 void ThrottledPolicy::Confirmed() {

@@ -51,16 +51,18 @@ TEST(ServeIdentity, AnAnswerIsTheSameAloneAmongOthersCachedAndPreempted) {
     EndInOrder(&server);
   }
   for (const bool caches : {false, true}) {
-    // Room for three or four of them, which grow so slowly that all have come before the first has ended.
+    // Room for three or four of them, which grow so slowly that all have come before the first has ended; on a busy
+    // machine they may come too late for that, and then come again.
     ReadyServer server({"--pp", "1", "--block-size", absl::StrCat(kBlock), "-c", "192", "--max-num-seqs", "24",
                         "--stage-delay-us", "10000", "--kv-cache-memory", "1400K",
                         caches ? "--enable-prefix-caching" : "--no-enable-prefix-caching"});
-    const std::vector<RecordedAnswer> crowded = RecordAll(server.url(), questions);
-    ExpectTheSame(crowded, alone);
-    EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_preemptions_total") > 0; }));
-    if (!caches) {
+    for (int times = 0; times < 4 && server.Metric("stagecoach_preemptions_total") == 0; ++times) {
+      const std::vector<RecordedAnswer> crowded = RecordAll(server.url(), questions);
+      ExpectTheSame(crowded, alone);
+      if (caches) continue;
       for (const RecordedAnswer& answer : crowded) EXPECT_EQ(answer.cached_tokens, 0);
     }
+    EXPECT_TRUE(ComesTrue([&] { return server.Metric("stagecoach_preemptions_total") > 0; }));
     EndInOrder(&server);
   }
 }

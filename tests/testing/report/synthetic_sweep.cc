@@ -33,6 +33,7 @@ Percentiles Around(double median, double spread) {
 SweepConfig BaseConfig(const SyntheticMatrix& matrix) {
   SweepConfig config;
   config.model = "/models/synthetic-0.6b-q8_0.gguf";
+  config.program_version = "0.1.0";
   config.emulated_link.latency_s = matrix.link_latency_s;
   config.prompt = absl::StrCat(kPrompt);
   config.output = matrix.prefill_only ? "1" : absl::StrCat(kOutput);
@@ -43,7 +44,6 @@ SweepConfig BaseConfig(const SyntheticMatrix& matrix) {
 
 SweepOrigin Origin(const SweepConfig& config) {
   SweepOrigin origin;
-  origin.program_version = "0.1.0";
   origin.command =
       absl::StrCat("coordinator sweep -m ", config.model, " --pp ", config.stages, " --threads ", config.threads,
                    " --concurrency ", config.concurrency, " --policy ", PolicyName(config.policy), " --prompt ",

@@ -20,10 +20,18 @@
 #include "common/base/queue.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
+#include "common/base/value_range.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach {
 namespace {
+
+TEST(ValueRange, IsSaidInNumbersAsPeopleWriteThem) {
+  EXPECT_EQ(Expected(NumberRange{0, 1e7}), "expected 0 to 10000000");
+  EXPECT_EQ(Expected(NumberRange{1e-6, 1e9}), "expected 0.000001 to 1000000000");
+  EXPECT_EQ(Expected(NumberRange{0, 0.95, /*open_min=*/true}), "expected more than 0 and up to 0.95");
+  EXPECT_EQ(CheckNumber(-1.5, NumberRange{0, 1e6}).message(), "-1.5 is out of range, expected 0 to 1000000");
+}
 
 TEST(CounterRng, MixBitsIsTheFinaliserOfSplitMix64) {
   // The published first outputs of SplitMix64 seeded with 1234567.

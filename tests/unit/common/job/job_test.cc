@@ -49,7 +49,8 @@ TEST(EmulatedLink, IsLatencyAndBandwidthInAnyOrderAndUnit) {
 }
 
 TEST(EmulatedLink, IsNamedAsItIsGiven) {
-  for (const char* text : {"latency=2ms,bandwidth=1Gbit", "latency=50us", "bandwidth=2.5Gbit", "latency=1s"}) {
+  for (const char* text : {"latency=2ms,bandwidth=1Gbit", "latency=50us", "bandwidth=2.5Gbit", "latency=1s",
+                           "latency=1.0000001ms,bandwidth=1.000001Gbit"}) {
     const EmulatedLink parsed = ParseEmulatedLink(text).value();
     EXPECT_EQ(EmulatedLinkText(parsed), text);
   }

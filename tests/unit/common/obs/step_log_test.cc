@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -128,6 +129,29 @@ TEST(StepLog, KeepsWholeLinesWhenTheFileCannotGrow) {
   std::string expected;
   for (int i = 0; i < 10; ++i) expected += line;
   EXPECT_EQ(testing::ReadFileOrDie(path), expected);
+}
+
+TEST(StepLog, EndsAtItsBoundWithWholeLinesAndCountsWhatComesAfter) {
+  const testing::TempDir dir;
+  const std::string path = dir.File("steps.jsonl");
+  const std::string line = StepLogLine(StepRecord()) + "\n";
+  StepLogFormat format = PlainStepLog();
+  format.most_bytes = 10 * line.size() + 5;
+  for (const auto& [lines, left_out] : {std::pair(4, 0), std::pair(8, 2), std::pair(1, 1)}) {
+    auto log = StepLog::Open(path, /*append=*/true, format).value();
+    for (int i = 0; i < lines; ++i) log->Write(StepRecord());
+    StepRecord last;
+    last.shutdown = true;  // which is no micro-batch
+    log->Write(last);
+    const absl::Status closed = log->Close();
+    EXPECT_EQ(closed.ok(), left_out == 0) << closed;
+    const std::string expected = absl::StrCat("' lacks ", left_out, left_out == 1 ? " micro-batch" : " micro-batches",
+                                              " at its end, because it has at most 0 MiB");
+    if (left_out > 0) {
+      EXPECT_NE(closed.message().find(expected), absl::string_view::npos) << closed;
+    }
+  }
+  EXPECT_EQ(testing::ReadFileOrDie(path).size(), 10 * line.size());
 }
 
 // A pipe that nobody reads stands for a disk that hangs.

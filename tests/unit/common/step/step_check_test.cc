@@ -44,7 +44,7 @@ TEST(StepCheck, ABiasMayForbidATokenButNotForceIt) {
   EXPECT_TRUE(CheckSamplingParams(sampling, kVocab).ok());
   sampling.logit_bias[1].second = kInfinity;
   EXPECT_EQ(CheckSamplingParams(sampling, kVocab).message(),
-            "sampling.logit_bias[1].bias is inf, expected -1e+06 to 1e+06 or -inf");
+            "sampling.logit_bias[1].bias is inf, expected -1000000 to 1000000 or -inf");
 }
 
 // Positions [0, 16) are block 0, and so on.

@@ -123,7 +123,7 @@ TEST(FrameLimits, HoldForSamplingParameters) {  // step_check_test.cc has all of
       {[](auto* b) { b->open[0].sampling.prompt_logprobs = 4; }, "step.open[0].sampling.prompt_logprobs' is 4",
        "0 to 3"},
       {[](auto* b) { b->open[0].sampling.logit_bias[0].second = kInfinity; },
-       "step.open[0]': sampling.logit_bias[0].bias is inf", "-1e+06 to 1e+06 or -inf"},
+       "step.open[0]': sampling.logit_bias[0].bias is inf", "-1000000 to 1000000 or -inf"},
   });
 }
 

@@ -1,20 +1,11 @@
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <limits>
 #include <string>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_replace.h"
 #include "common/base/clock.h"
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/bench/sweep_plan.h"
 #include "coordinator/bench/sweep_point.h"
 #include "tests/testing/matchers.h"
-#include "tests/testing/paths.h"
 #include "tests/unit/coordinator/bench/fake_engine.h"
 
 namespace stagecoach {
@@ -135,6 +126,15 @@ TEST_F(SweepPlanTest, LetsRequestsArriveUntilTheDurationIsOver) {
   EXPECT_THAT(RequestsOf(point).status().message(), HasSubstr("no request of 'poisson:100' arrives"));
 }
 
+TEST_F(SweepPlanTest, GivesPointsOfATraceTheContentOfItsFile) {
+  lists.arrivals = {"closed", "trace:t.jsonl"};
+  lists.arrivals_hashes["trace:t.jsonl"] = "0123";
+  const std::vector<SweepConfig> points = PointsOf(lists);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].arrivals_hash, "");
+  EXPECT_EQ(points[1].arrivals_hash, "0123");
+}
+
 TEST_F(SweepPlanTest, TakesATracesRequestsFromItsFile) {
   const std::string path = ::testing::TempDir() + "/sweep_plan_trace.jsonl";
   std::ofstream(path) << R"({"arrival_s":0,"prompt_tokens":5,"output_tokens":6})"
@@ -228,6 +228,8 @@ pb::JobStatistics Statistics(double scale) {
     stage->set_compute_s((s == 0 ? 6 : 4) * scale);
     stage->set_blocks_used_peak(7);
   }
+  statistics.mutable_stages(0)->set_host("n1");
+  statistics.mutable_stages(1)->set_host("n2");
   statistics.set_bubble(0.5);
   statistics.set_bubble_floor(0.375);  // an ideal span of 8 s
   return statistics;
@@ -250,6 +252,22 @@ TEST(SweepStatistics, AreWhatHappenedBetweenTwoReports) {
   EXPECT_DOUBLE_EQ(stages[1].bubble, 0.6);
   EXPECT_EQ(stages[1].blocks, 64);
   EXPECT_EQ(stages[1].blocks_used_peak, 7);
+}
+
+TEST(SweepStatistics, GiveTokensPerCoreHourOverAllHostsWithStages) {
+  pb::JobStatistics statistics = Statistics(1);
+  SweepResult result;
+  result.output_tokens_per_s = 10;
+  std::vector<SweepStage> stages;
+  statistics.mutable_stages(0)->set_cores(4);
+  TakeStatistics({}, statistics, 1, &result, &stages);
+  EXPECT_EQ(result.tokens_per_core_hour, 0) << "of a host whose cores are not known";
+  statistics.mutable_stages(1)->set_cores(16);
+  *statistics.add_stages() = statistics.stages(1);
+  statistics.mutable_stages(1)->set_processor("Some processor");
+  TakeStatistics({}, statistics, 1, &result, &stages);
+  EXPECT_DOUBLE_EQ(result.tokens_per_core_hour, 10.0 * 3600 / 20);
+  EXPECT_EQ(stages[1].processor, "Some processor");
 }
 
 TEST(SweepStatistics, OfAFirstReportAreItsOwn) {
@@ -312,219 +330,6 @@ TEST(SweepRunner, WaitsForTheRowsOfRequestsThatItCancelled) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(result.unfinished, 1);
   EXPECT_EQ(result.prefill_rows, 100);
-}
-
-SweepPoint Sample() {
-  SweepPoint point;
-  point.config.model = "dummy:qwen3-0.6b:q8_0";
-  point.config.stages = 2;
-  point.config.policy = Policy::kInterleaved;
-  point.config.concurrency = 8;
-  point.config.prompt = "128";
-  point.config.emulated_link.latency_s = 0.002;
-  point.config.seed = std::numeric_limits<uint64_t>::max();
-  point.origin.command = "coordinator sweep -m \"a b\"\n";
-  point.origin.bf16_dot = true;
-  point.result.wall_s = 1.25;
-  point.result.output_tokens = 512;
-  point.result.ttft_s = PercentilesOf({0.1, 0.3, 0.2});
-  point.stages = {{.host = "n1", .last_layer = 14, .isa = "avx2"}, {.host = "n2", .first_layer = 14, .last_layer = 28}};
-  point.prediction.emplace().output_tokens_per_s = 400;
-  return point;
-}
-
-TEST(Percentiles, AreByNearestRank) {
-  std::vector<double> values;
-  for (int i = 100; i >= 1; --i) values.push_back(i);
-  const Percentiles p = PercentilesOf(values);
-  EXPECT_EQ(p.count, 100);
-  EXPECT_EQ(p.mean, 50.5);
-  EXPECT_EQ(p.p50, 50);
-  EXPECT_EQ(p.p90, 90);
-  EXPECT_EQ(p.p95, 95);
-  EXPECT_EQ(p.p99, 99);
-  EXPECT_EQ(p.max, 100);
-  const Percentiles one = PercentilesOf({7});
-  EXPECT_EQ(one.p50, 7);
-  EXPECT_EQ(one.p99, 7);
-  EXPECT_EQ(PercentilesOf({}), Percentiles());
-}
-
-TEST(SweepPoint, IsOneLineThatReadsBackAsItWas) {
-  const SweepPoint point = Sample();
-  const std::string line = SweepPointLine(point);
-  EXPECT_EQ(line.find('\n'), line.size() - 1);
-  const SweepPoint read = ParseSweepPoint(line).value();
-  EXPECT_EQ(read, point);
-  EXPECT_TRUE(read.ok());
-  EXPECT_TRUE(read.link_emulated());
-}
-
-TEST(SweepPoint, OfAFailureKeepsItsError) {
-  SweepPoint point = Sample();
-  point.error = "stage 1 on n2 is lost";
-  point.prediction.reset();
-  const SweepPoint read = ParseSweepPoint(SweepPointLine(point)).value();
-  EXPECT_FALSE(read.ok());
-  EXPECT_EQ(read, point);
-}
-
-TEST(SweepPoint, WritesNoNumberThatJsonCannotHold) {
-  SweepPoint point = Sample();
-  point.result.bubble = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(ParseSweepPoint(SweepPointLine(point)).value().result.bubble, 0);
-}
-
-TEST(SweepKey, IsThatOfTheConfigurationAlone) {
-  SweepPoint point = Sample();
-  const std::string key = SweepKey(point.config);
-  EXPECT_EQ(key.size(), 16u);
-  point.result.wall_s = 99;
-  EXPECT_EQ(SweepKey(point.config), key);
-  point.config.repetition = 1;
-  EXPECT_NE(SweepKey(point.config), key);
-}
-
-TEST(SweepPoint, PassesOverFieldsThatItDoesNotKnow) {
-  std::string line = SweepPointLine(Sample());
-  line = absl::StrReplaceAll(line, {{"{\"version\"", "{\"later\":[{}],\"version\""}});
-  EXPECT_EQ(ParseSweepPoint(line).value(), Sample());
-}
-
-TEST(SweepPoint, RefusesHostileLinesByField) {
-  const std::string good = SweepPointLine(Sample());
-  struct Case {
-    std::string from, to, message;
-  };
-  const Case cases[] = {
-      {"\"version\":1", "\"version\":2", "version: expected an integer, 1 to 1, found 2"},
-      {"\"version\":1,", "", "version: expected a value, found none"},
-      {"\"stages\":2", "\"stages\":4000000000", "config.stages: expected an integer, 0 to 1024"},
-      {"\"stages\":2", "\"stages\":-1", "config.stages"},
-      {"\"stages\":2", "\"stages\":2.5", "config.stages"},
-      {"\"wall_s\":1.25", "\"wall_s\":-1", "result.wall_s: expected a number, 0 to "},
-      {"\"wall_s\":1.25", "\"wall_s\":1e300", "result.wall_s"},
-      {"\"wall_s\":1.25", "\"wall_s\":\"x\"", "result.wall_s"},
-      {"\"count\":3", "\"count\":[]", "result.ttft_s.count"},
-      {"\"host\":\"n2\"", "\"host\":7", "stages[1].host: expected a text"},
-      {"\"config\":{", "\"config\":7,\"old\":{", "config: expected an object"},
-      {"\"policy\":\"interleaved\"", "\"policy\":\"throttled\"", "key: expected"},
-      {"\"policy\":\"interleaved\"", "\"policy\":\"other\"", "config.policy: expected one of prefill-first, "},
-      {"\"stages\":[{", "\"stages\":[7,{", "stages[0]: expected an object"},
-  };
-  for (const Case& c : cases) {
-    ASSERT_TRUE(absl::StrContains(good, c.from)) << c.from;
-    const absl::StatusOr<SweepPoint> read = ParseSweepPoint(absl::StrReplaceAll(good, {{c.from, c.to}}));
-    EXPECT_THAT(read.status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.message))) << c.to;
-  }
-  for (const std::string& line :
-       {std::string(), std::string("null"), std::string("[]"), std::string("{"), good.substr(0, good.size() / 2),
-        std::string(1 << 17, '['), std::string(5 << 20, ' '), std::string("\xff\xfe", 2)}) {
-    EXPECT_EQ(ParseSweepPoint(line).status().code(), absl::StatusCode::kInvalidArgument) << line.substr(0, 80);
-  }
-}
-
-TEST(SweepPoint, RefusesMoreStagesThanAJobCanHave) {
-  SweepPoint point = Sample();
-  point.stages.resize(1025);
-  EXPECT_THAT(ParseSweepPoint(SweepPointLine(point)).status().message(),
-              HasSubstr("stages: expected a list of at most 1024 objects, found 1025"));
-}
-
-TEST(SweepPoint, ReadsTheSampleFile) {
-  std::ifstream file(testing::SourcePath("tests/unit/coordinator/bench/sweep_sample.jsonl"));
-  int lines = 0, failed = 0;
-  for (std::string line; std::getline(file, line); ++lines) {
-    const absl::StatusOr<SweepPoint> read = ParseSweepPoint(line);
-    ASSERT_TRUE(read.ok()) << "line " << lines + 1 << ": " << read.status();
-    EXPECT_EQ(SweepPointLine(*read), line + "\n");
-    failed += read->ok() ? 0 : 1;
-  }
-  EXPECT_GT(lines, 20);
-  EXPECT_EQ(failed, 1);
-}
-
-struct SweepFileTest : ::testing::Test {
-  SweepFileTest() { std::filesystem::remove(path_); }
-  ~SweepFileTest() override { std::filesystem::remove(path_); }
-
-  static SweepPoint Point(int64_t stages, double wall_s) {
-    SweepPoint point;
-    point.config.stages = stages;
-    point.result.wall_s = wall_s;
-    return point;
-  }
-  void AppendRaw(const std::string& text) { std::ofstream(path_, std::ios::app | std::ios::binary) << text; }
-  std::string Text() {
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
-  const std::string path_ = ::testing::TempDir() + "/sweep_file_test." + std::to_string(getpid()) + ".jsonl";
-};
-
-TEST_F(SweepFileTest, KeepsPointsOverProcessesThatWriteToIt) {
-  for (int64_t stages : {1, 2}) {
-    ASSERT_TRUE(SweepFile::Open(path_).value()->Append(Point(stages, 1)).ok());
-  }
-  const auto records = ReadSweepFile(path_).value();
-  EXPECT_THAT(records.points, ElementsAre(Point(1, 1), Point(2, 1)));
-  EXPECT_FALSE(records.cut);
-}
-
-TEST_F(SweepFileTest, TakesHalfALineAtTheEndAwayBeforeItWritesOn) {
-  const std::string whole = SweepPointLine(Point(1, 1));
-  AppendRaw(whole + SweepPointLine(Point(2, 1)).substr(0, 100));
-  auto records = ReadSweepFile(path_).value();
-  EXPECT_TRUE(records.cut);
-  EXPECT_EQ(records.points.size(), 1u);
-  {
-    auto file = SweepFile::Open(path_).value();
-    EXPECT_EQ(Text(), whole);
-    ASSERT_TRUE(file->Append(Point(3, 1)).ok());
-  }
-  EXPECT_THAT(ReadSweepFile(path_)->points, ElementsAre(Point(1, 1), Point(3, 1)));
-}
-
-TEST_F(SweepFileTest, KeepsAWholeLineThatLacksItsEnd) {
-  std::string line = SweepPointLine(Point(1, 1));
-  line.pop_back();
-  AppendRaw(line);
-  EXPECT_FALSE(ReadSweepFile(path_)->cut);
-  ASSERT_TRUE((*SweepFile::Open(path_))->Append(Point(2, 1)).ok());
-  EXPECT_THAT(ReadSweepFile(path_)->points, ElementsAre(Point(1, 1), Point(2, 1)));
-}
-
-TEST_F(SweepFileTest, TakesTheLastPointOfAKeyAtThePlaceOfTheFirst) {
-  SweepPoint failed = Point(1, 0);
-  failed.error = "lost";
-  AppendRaw(SweepPointLine(failed) + SweepPointLine(Point(2, 1)) + SweepPointLine(Point(1, 5)));
-  EXPECT_THAT(ReadSweepFile(path_)->points, ElementsAre(Point(1, 5), Point(2, 1)));
-}
-
-TEST_F(SweepFileTest, KeepsWhatWasMeasuredBesideTheSamePointSimulated) {
-  SweepPoint simulated = Point(1, 3), again = Point(1, 4);
-  simulated.simulated = again.simulated = true;
-  AppendRaw(SweepPointLine(Point(1, 5)) + SweepPointLine(simulated) + SweepPointLine(again));
-  EXPECT_THAT(ReadSweepFile(path_)->points, ElementsAre(Point(1, 5), again));
-}
-
-TEST_F(SweepFileTest, NamesTheLinesThatAreNoPoints) {
-  AppendRaw("\n" + SweepPointLine(Point(1, 1)) + "{\"version\":1}\nrubbish\n" + SweepPointLine(Point(2, 1)));
-  const auto records = ReadSweepFile(path_).value();
-  EXPECT_THAT(records.points, ElementsAre(Point(1, 1), Point(2, 1)));
-  EXPECT_THAT(records.refused, ElementsAre(HasSubstr("line 3: config: expected"), HasSubstr("line 4: the line:")));
-}
-
-TEST_F(SweepFileTest, IsWrittenByOneSweepAtATime) {
-  auto first = SweepFile::Open(path_).value();
-  EXPECT_THAT(SweepFile::Open(path_).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is being written by another sweep")));
-}
-
-TEST_F(SweepFileTest, SaysThatThereIsNone) {
-  EXPECT_EQ(ReadSweepFile(path_).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(SweepFile::Open("/nowhere/points.jsonl").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -176,8 +176,57 @@ TEST(Findings, OfTheSurveySayWhichHostCannotBeUsed) {
   ASSERT_EQ(lacking.size(), 1u);
   EXPECT_EQ(lacking[0].level, Level::kWarning);
   EXPECT_THAT(lacking[0].found, HasSubstr("cannot read the model file '/m.gguf'"));
+  EXPECT_THAT(lacking[0].fix, HasSubstr("say where it is by model=PATH in the host file"));
+  const std::vector<LaunchHost> elsewhere = {{{.name = "good", .spare = true, .model = "/data/m.gguf"}}};
+  EXPECT_THAT(FindingsOfSurvey({answers[0]}, own, elsewhere, /*stages=*/2)[0].fix,
+              HasSubstr("mend model=/data/m.gguf of this host in the host file"));
   answers[0].report->mutable_hello()->set_model_path("/m.gguf");
   EXPECT_EQ(FindingsOfSurvey({answers[0]}, own, good, /*stages=*/2)[0].level, Level::kOk);
+}
+
+TEST(Findings, SayWhatASpareHostWouldBring) {
+  const pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
+  pb::Hello spare = own;
+  spare.set_allowed_cores(16);
+  spare.set_available_memory_bytes(uint64_t{24} << 30);
+  spare.add_isas(pb::INSTRUCTION_SET_AVX512_VNNI);
+  spare.set_model_path("/data/m.gguf");
+  HostAnswer answer = AnswerOf("reserve", spare);
+  answer.model = "/data/m.gguf";
+  pb::HostAddress* address = answer.report->add_addresses();
+  address->set_interface("eth0");
+  address->set_address("10.0.0.9");
+  address->set_mtu(1500);
+  answer.report->add_addresses()->set_loopback(true);
+  const std::vector<LaunchHost> hosts = {{{.name = "reserve", .spare = true, .model = "/data/m.gguf"}}};
+  const Findings findings = FindingsOfSurvey({answer}, own, hosts, /*stages=*/1);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].found, HasSubstr("; spare: 16 cores, avx512-vnni, 24.0 GiB free, links eth0 (10.0.0.9, MTU "
+                                           "1500), has the model at '/data/m.gguf'"));
+}
+
+TEST(Findings, ShowNothingOfASpareHostThatATerminalWouldTakeForAnOrder) {
+  const pb::Hello own = MakeHello(pb::Hello::ROLE_COORDINATOR, {});
+  HostAnswer answer = AnswerOf("reserve", own);
+  pb::HostAddress* address = answer.report->add_addresses();
+  address->set_interface("eth0\x1b[31m");
+  address->set_address("fe80::1\n");
+  const Findings findings = FindingsOfSurvey({answer}, own, {{{.name = "reserve", .spare = true}}}, /*stages=*/1);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].found, AllOf(HasSubstr("links 'eth0"), HasSubstr("('fe80::1"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(findings[0].found, Not(HasSubstr("\n")));
+}
+
+// A host that has the model elsewhere is told of that place.
+TEST(Findings, NameTheModelsPathOfTheHostThatHasItElsewhere) {
+  const auto other = [](auto* r) { r->mutable_stages(1)->mutable_model()->mutable_fingerprints(0)->set_size_bytes(6); };
+  EXPECT_THAT(Only(ReportWith(other)).fix, HasSubstr("model=PATH in the host file"));
+  const Finding elsewhere = Only(ReportWith([&](auto* r) {
+    other(r);
+    r->mutable_hellos(2)->set_model_path("/data/m.gguf");
+  }));
+  EXPECT_THAT(elsewhere.found, HasSubstr("its model file '/data/m.gguf' is another one"));
+  EXPECT_THAT(elsewhere.fix, HasSubstr("model=/data/m.gguf of this host"));
 }
 
 TEST(Findings, AHostThatTheJobDoesWithoutIsNoError) {

@@ -2,8 +2,10 @@
 // wants.
 
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -120,6 +122,18 @@ TEST_F(BubbleMeterTest, ASendThatIsToldTwiceCountsOnce) {
     meter.Confirmed(result, static_cast<int64_t>(i) * 1000 + 500);
   }
   EXPECT_EQ(meter.send_us(0), 14);
+}
+
+// Frames queue for a link that is slower than the stage: each is under way from when it was computed.
+TEST_F(BubbleMeterTest, TheTimeOfSendingIsThatInWhichAnythingWasSent) {
+  constexpr std::pair<int64_t, int64_t> kSends[] = {{1000, 2500}, {2000, 4000}, {3000, 5500}, {20000, 2500}};
+  for (uint64_t i = 0; i < std::size(kSends); ++i) {
+    meter.Submitted(i, static_cast<int64_t>(i) * 10000);
+    StepResult result = Result(i, 100);
+    std::tie(result.times[0].send_start_us, result.times[0].send_us) = kSends[i];
+    meter.Confirmed(result, static_cast<int64_t>(i) * 10000 + 9000);
+  }
+  EXPECT_EQ(meter.send_us(0), 7500 + 2500) << "from 1 to 8.5 ms and from 20 to 22.5, not the sum of 14.5";
 }
 
 TEST_F(BubbleMeterTest, WithoutWorkThereIsNoBubble) {

@@ -218,7 +218,14 @@ TEST_F(LaunchPlanTest, NamesWhatIsMissingOrWrong) {
   refusal(not_found, [&](LaunchOptions* o) { o->hostfile = directory_ + "/absent"; });
   const std::string hosts = File("hosts", "localhost slots=2\n");
   EXPECT_THAT(refusal(invalid, [&](LaunchOptions* o) { o->hostfile = hosts, o->stages = 3; }),
-              HasSubstr("3 stages need 3 slots"));
+              AllOf(HasSubstr("3 stages need 3 slots"), HasSubstr("lower `stages`")));
+  EXPECT_THAT(refusal(invalid,
+                      [&](LaunchOptions* o) {
+                        o->hostfile = hosts, o->stages = 3;
+                        o->job.mutable_planned_for();
+                      }),
+              AllOf(HasSubstr("or leave `planned_for` out"), Not(HasSubstr("`stages`"))))
+      << "a plan fixes them";
   EXPECT_THAT(refusal(invalid, [](LaunchOptions* o) { o->hosts = "localhost,localhost", o->stages = 3; }),
               HasSubstr("3 stages need 3 slots, but the list of `hosts` has 2"));
   refusal(invalid, [&](LaunchOptions* o) { o->hosts = "localhost,localhost", o->hostfile = hosts; });
@@ -431,6 +438,37 @@ TEST(Allocation, IsReadInTheFormsOfBatchSystems) {
   for (const char* text : {"", "\n", "a", "a x", "a 0", "--x 2", "a 99999999"}) {
     EXPECT_EQ(ParseAllocation(text, /*has_slots=*/true).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
+}
+
+// A plan chooses the order of the hosts, the host file says what else there is to know of them.
+TEST(ResolveHosts, PutsAPlansHostsFirstInItsOrder) {
+  const testing::TempDir directory;
+  LaunchOptions options;
+  options.hostfile = directory.File("hosts");
+  testing::WriteFileOrDie(options.hostfile, "a slots=2\nb.rack slots=1 model=/m\nc slots=1\nd slots=1 spare\n");
+  options.stages = 3;
+  const auto plan = [&](const std::vector<std::string>& hosts) {
+    pb::PlannedFor* planned = options.job.mutable_planned_for();
+    planned->Clear();
+    for (const std::string& host : hosts) planned->add_stages()->set_host(host);
+  };
+  const auto names = [&] {
+    std::vector<std::string> found;
+    const LaunchHosts resolved = ResolveHosts(options).value();
+    const Placement placement = PlaceStages(resolved.hosts, resolved.stages, {});
+    for (const PlacedStages& placed : placement.hosts) {
+      found.push_back(absl::StrCat(placed.host, ":", placed.stages, placed.model));
+    }
+    return found;
+  };
+  EXPECT_THAT(names(), ElementsAre("a:2", "b.rack:1/m"));
+  plan({"b", "c", "a"});
+  EXPECT_THAT(names(), ElementsAre("b.rack:1/m", "c:1", "a:1"));
+  plan({"d", "a", "a"});
+  EXPECT_THAT(names(), ElementsAre("d:1", "a:2"));
+  EXPECT_EQ(ResolveHosts(options)->hosts.size(), 4u) << "the others take the place of lost ones";
+  plan({"x", "c", "a"});
+  EXPECT_THAT(names(), ElementsAre("a:2", "b.rack:1/m")) << "the engine says what is different";
 }
 
 // What an allocation says is used, or refused with a sentence.

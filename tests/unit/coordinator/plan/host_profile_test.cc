@@ -83,6 +83,12 @@ TEST(HostProfile, TheExamplesOfTheHelpAndOfDeployAreRead) {
   EXPECT_EQ(profile.uplinks.size(), 1u);
 }
 
+TEST(HostProfile, InstructionSetsAreBestFirstInWhateverOrderTheyAreWritten) {
+  const auto profile = ParseHostProfile("f", R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": 4, "read_gb_s": 10,
+      "int8_gops": 100, "isas": ["scalar", "avx512-vnni", "avx2"]}]})");
+  EXPECT_THAT(profile.value().hosts[0].isas, ElementsAre("avx512-vnni", "avx2", "scalar"));
+}
+
 TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
   const auto sized = [](const std::string& fields) {
     return R"({"hosts": [{"name": "a", "cores": 2, "memory_gib": )" + fields + "}]}";
@@ -108,6 +114,13 @@ TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
       {with(R"("isas": ["sse9"])"), {"hosts[0].isas", "sse9"}},
       {with(R"("isa": "sse9")"), {"hosts[0].isa", "sse9"}},
       {with(R"("huge_pages": "maybe")"), {"hosts[0].huge_pages", "maybe"}},
+      // What no machine is.
+      {with(R"("available_gib": 5)"), {"hosts[0].available_gib", "no more than memory_gib", "found 5"}},
+      {with(R"("hardware_threads": 1)"), {"hosts[0].hardware_threads", "at least the 2 of cores", "found 1"}},
+      {with(R"("numa_nodes": 3)"), {"hosts[0].numa_nodes", "at most the 2 of hardware_threads", "found 3"}},
+      {with(R"("isas": ["avx2", "neon-dotprod"])"), {"hosts[0].isas", "avx2 and neon-dotprod"}},
+      {with(R"("isas": ["avx2", "scalar"], "isa": "avx512")"), {"hosts[0].isa", "one of the host's isas", "avx512"}},
+      {sized(R"(4, "read_gb_s": 1e6, "int8_gops": 1)"), {"hosts[0].read_gb_s", "to 500000", "1000000"}},
       {R"({"hosts": [)" + host + "}, " + host + "}]}", {"hosts[1].name", "\"a\" again"}},
       {with(R"("cores": 3)"), {"once in an object", "\"cores\" twice"}},
       {sized(R"(4, "read_gb_s": 0, "int8_gops": 1)"), {"hosts[0].read_gb_s", "found 0"}},

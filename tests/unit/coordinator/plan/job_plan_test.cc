@@ -413,6 +413,19 @@ TEST(SavedPlan, AnAddressMayBeAnyHost) {
   EXPECT_TRUE(CheckPlanned(PlannedForOf(saved), {StageOn("a"), StageOn("a"), StageOn("z")}, *Model()).ok());
 }
 
+// A plan fixes these, so they are refused beside it.
+TEST(SavedPlan, IsNotToldToGiveWhatItFixes) {
+  pb::ConfigureJob job = Job();
+  *job.mutable_planned_for() = PlannedForOf(Saved());
+  const std::vector<pb::Hello> hosts = {StageOn("a"), StageOn("a"), StageOn("b", 8 * kGiB, 7)};
+  job.set_micro_batches(2);
+  job.set_decode_groups(3);
+  EXPECT_THAT(Refusal(job, hosts, absl::StatusCode::kInvalidArgument), Not(HasSubstr("`micro_batches`")));
+  job.set_stages(4);
+  EXPECT_THAT(Refusal(job, hosts, absl::StatusCode::kInvalidArgument),
+              AllOf(HasSubstr("`planned_for` asks for 4 stages"), Not(HasSubstr("`stages`"))));
+}
+
 TEST(SavedPlan, IsHeldAgainstTheHostsInTheFirstLaunchAlone) {
   pb::ConfigureJob job = Job();
   *job.mutable_planned_for() = PlannedForOf(Saved());

@@ -30,8 +30,7 @@ double LargestTime(const PartitionInput& input, const std::vector<LayerRange>& s
     double cost = 0;
     for (int64_t layer = split[s].begin; layer < split[s].end; ++layer) cost += costs.layers[layer];
     if (s + 1 == split.size()) cost += costs.head;
-    if (!input.hop_cost.empty()) cost = std::max(cost, input.hop_cost[s]);
-    largest = std::max(largest, cost);
+    largest = std::max({largest, cost, input.hop_cost.empty() ? 0 : input.hop_cost[s]});
     *squares += cost * cost;
   }
   return largest;

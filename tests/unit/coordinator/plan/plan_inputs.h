@@ -73,6 +73,11 @@ inline ClusterQuestion Question(int hosts, const std::string& model = "qwen3-0.6
   return question;
 }
 
+inline void Slow(double factor, HostFacts* host) {
+  HostSpeed& speed = host->speeds[0];
+  for (double* rate : {&speed.read_gbps, &speed.int8_gops, &speed.f32_gops}) *rate /= factor;
+}
+
 inline ClusterPlan Plan(const ClusterQuestion& question) { return PlanCluster(question).value(); }
 
 }  // namespace stagecoach

@@ -246,6 +246,19 @@ TEST(PredictDecode, AsManyEvenGroupsAsStagesFillThePipeline) {
   EXPECT_THAT(full.stage_s, ElementsAre(DoubleNear(0.004, 1e-12), DoubleNear(0.004, 1e-12)));
 }
 
+TEST(PredictDecode, NoPartOfTheBubbleIsLessThanNothing) {
+  for (int layers = 1; layers <= 14; ++layers) {
+    Pipeline pipeline({layers, layers, layers}, 0, kFast);
+    for (PartWork& layer : pipeline.parts().layers) layer.bytes_kept = 1e6 * 0.1 * layers;
+    for (const int groups : {1, 2, 3, 5}) {
+      const DecodePrediction plan = PredictDecode(pipeline.model(), 7, 0, groups);
+      for (const double part : {plan.bubble_few, plan.bubble_imbalance, plan.bubble_hop, plan.bubble_coordinator}) {
+        EXPECT_GE(part, 0) << layers << " layers, " << groups << " groups";
+      }
+    }
+  }
+}
+
 // Four stages, 16 sequences, and nothing but reading takes time.
 double GainOfFourGroups(const PartWork& layer) {
   Pipeline pipeline({2, 2, 2, 2}, 0, kFast);
@@ -286,7 +299,7 @@ TEST(PredictDecode, GroupsThatAreNotUnderWayWaitForThoseThatAre) {
 TEST(PredictDecode, TheSlowestStageSetsThePace) {
   Pipeline pipeline({6, 2}, 0, kFast);
   const DecodePrediction result = PredictDecode(pipeline.model(), 2, 0, 2);
-  EXPECT_EQ(result.bottleneck, 0);
+  EXPECT_EQ(result.limit, (PipelineLimit{PipelineLimit::What::kStage, 0}));
   EXPECT_NEAR(result.itl_s, 0.012, 1e-9);
   EXPECT_NEAR(result.bubble, 1 - 8.0 / 12, 1e-9);  // 2 groups of 8 ms on 2 stages in 12 ms
   EXPECT_NEAR(result.bubble_imbalance, result.bubble, 1e-9);
@@ -306,8 +319,7 @@ TEST(PredictDecode, HopsAreHiddenByMoreGroupsButNotBySoManyAsStages) {
 TEST(PredictDecode, ASlowLinkIsTheBottleneck) {
   Pipeline pipeline({4, 4}, 0, 4000 / 0.010);  // a row takes 10 ms
   const DecodePrediction result = PredictDecode(pipeline.model(), 4, 0, 4);
-  EXPECT_TRUE(result.link_is_bottleneck);
-  EXPECT_EQ(result.bottleneck, 0);
+  EXPECT_EQ(result.limit, (PipelineLimit{PipelineLimit::What::kLink, 0}));
   EXPECT_NEAR(result.itl_s, 0.040, 1e-9);
   EXPECT_NEAR(result.bubble, 1 - 4 * 8.0 / (2 * 40), 1e-9);
   EXPECT_NEAR(result.bubble_few + result.bubble_imbalance + result.bubble_hop, result.bubble, 1e-12);
@@ -361,7 +373,7 @@ TEST(PredictPrefill, FramesFollowEachOtherOnTheLink) {
   const PrefillPrediction result = PredictPrefill(pipeline.model(), 20, 10, 100);
   // 2 to the first, 10 + 10 there (the first frame of 30 leaves at 12), the second frame ends at 72, 2, 10, 2.
   EXPECT_NEAR(result.ttft_s, 0.072 + 0.002 + 0.010 + 0.002, 1e-9);
-  EXPECT_TRUE(result.link_is_bottleneck);
+  EXPECT_EQ(result.limit, (PipelineLimit{PipelineLimit::What::kLink, 0}));
   EXPECT_NEAR(result.tokens_per_s, 20 / 0.060, 1e-6);
 }
 

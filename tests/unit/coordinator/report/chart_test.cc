@@ -1,11 +1,11 @@
-#include "coordinator/report/chart.h"
+#include "coordinator/report/chart/chart.h"
 
 #include <limits>
 #include <regex>
 #include <vector>
 
-#include "coordinator/report/axis_scale.h"
-#include "coordinator/report/svg_canvas.h"
+#include "coordinator/report/chart/axis_scale.h"
+#include "coordinator/report/chart/svg_canvas.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/report/xml_check.h"
 

@@ -5,8 +5,11 @@
 #include <limits>
 #include <regex>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/report/page_style.h"
 #include "coordinator/report/report_tables.h"
 #include "coordinator/report/report_text.h"
 #include "coordinator/report/sweep_cells.h"
@@ -14,12 +17,15 @@
 #include "tests/testing/report/synthetic_sweep.h"
 #include "tests/testing/report/xml_check.h"
 #include "tests/testing/shared_data.h"
+#include "tests/testing/subprocess.h"
 
 namespace stagecoach {
 namespace {
 
+std::vector<SweepCell> CellsOf(const std::vector<SweepPoint>& points) { return SweepCells({{"", "", points}}); }
+
 std::vector<ReportFigure> FiguresOf(const std::vector<SweepPoint>& points) {
-  const std::vector<SweepCell> cells = SweepCells(points);
+  const std::vector<SweepCell> cells = CellsOf(points);
   std::vector<ReportFigure> figures;
   for (const ReportSection& section : ReportSections(PointersTo(cells))) {
     figures.insert(figures.end(), section.figures.begin(), section.figures.end());
@@ -34,12 +40,16 @@ std::vector<std::string> Ids(const std::vector<ReportFigure>& figures) {
 }
 
 std::string PageOf(const std::vector<SweepPoint>& points) {
-  const std::vector<SweepCell> cells = SweepCells(points);
+  const std::vector<SweepCell> cells = CellsOf(points);
   return ReportPage(PointersTo(cells), ReportSections(PointersTo(cells)));
 }
 
 const ReportFigure& Find(const std::vector<ReportFigure>& figures, const std::string& id) {
   return *std::find_if(figures.begin(), figures.end(), [&](const ReportFigure& figure) { return figure.id == id; });
+}
+
+absl::StatusOr<SweepReportFiles> WritePoints(const std::vector<SweepPoint>& points, const std::string& directory) {
+  return WriteSweepReport({{"", "", points}}, directory);
 }
 
 // Of a directory that is not there yet.
@@ -98,9 +108,8 @@ TEST(ReportFigures, HaveSentencesThatAreComputed) {
   points[1].result.bubble = 0.12;
   points[1].result.bubble_floor = 0.09;
   EXPECT_EQ(Find(FiguresOf(points), "strong-throughput").sentence,
-            "2 stages give 1.6 times the throughput of 1 stage: 160 against 100 output tokens/s, 80 % of ideal. The "
-            "bubble of "
-            "2 stages is 12 %, its floor 9.0 %.");
+            "2 stages give 1.6 times the throughput of 1 stage: 160 against 100 output tokens/s, 80 % of growth in "
+            "proportion. The bubble of 2 stages is 12 %, its floor 9.0 %.");
 }
 
 // A rate that is too low and a time that is too long are the same error, though one ratio is below 1 and one above it.
@@ -109,14 +118,14 @@ TEST(ReportPage, SaysHowFarMeasuredAndPredictedAreApart) {
   points[0].prediction->output_tokens_per_s = points[0].result.output_tokens_per_s / 0.8;
   points[0].prediction->itl_s = points[0].result.itl_s.p50 / 1.25;
   EXPECT_THAT(PageOf(points), HasSubstr("Prediction off by</dt><dd><p><b>25 %</b> in the median</p>at "
-                                        "most 25 %, over 2 comparisons"));
+                                        "worst 25 %, over 2 comparisons"));
   const std::string rate = FigureText(points[0].prediction->output_tokens_per_s);
   EXPECT_THAT(PageOf(points), HasSubstr("1 stage; predicted " + rate + "</dd>"));
   // What was simulated is no measurement.
   points.push_back(points[0]);
   points[1].simulated = true;
   points[1].result.output_tokens_per_s *= 3;
-  EXPECT_THAT(PageOf(points), HasSubstr("at most 25 %, over 2 comparisons"));
+  EXPECT_THAT(PageOf(points), HasSubstr("at worst 25 %, over 2 comparisons"));
   EXPECT_THAT(Find(FiguresOf(points), "prediction-output-rate").sentence,
               HasSubstr("The ratio of measured to predicted is 0.8."));
   points.erase(points.begin());
@@ -162,7 +171,7 @@ TEST(ReportFigures, ShowTheChoiceThatMattersMostFirst) {
       point.result.output_tokens_per_s = 100 * (point.config.policy == Policy::kDecodePriority ? by_policy : 1) *
                                          (point.config.prefill_chunk == 64 ? by_chunk : 1);
     }
-    return Ids(ReportSections(PointersTo(SweepCells(points))).back().figures);
+    return Ids(ReportSections(PointersTo(CellsOf(points))).back().figures);
   };
   EXPECT_THAT(choices(1.1, 1.5), ElementsAre("chunks", "policies"));
   EXPECT_THAT(choices(1.5, 1.1), ElementsAre("policies", "chunks"));
@@ -209,7 +218,10 @@ TEST(ReportFigures, SayWhatWasSimulatedOrEmulated) {
 }
 
 TEST(ReportPage, NeedsNothingButItself) {
-  const std::string page = PageOf(SyntheticExperiment());
+  std::string page = PageOf(SyntheticExperiment());
+  const std::string script = absl::StrCat("<script>", kPageScript, "</script>");
+  ASSERT_THAT(page, HasSubstr(script));
+  page.erase(page.find(script), script.size());
   for (const char* loaded : {"<script", "src=", "@import", "<iframe", "<object", "<img", "javascript:", "onload"}) {
     EXPECT_THAT(page, Not(HasSubstr(loaded)));
   }
@@ -224,6 +236,21 @@ TEST(ReportPage, NeedsNothingButItself) {
   }
 }
 
+// A browser runs the one script whose hash the policy has.
+TEST(ReportPage, NamesTheHashOfItsScriptInItsPolicy) {
+  const testing::TempDir directory;
+  testing::WriteFileOrDie(directory.File("script"), kPageScript);
+  testing::Subprocess hash("/bin/sh", {"-c", "sha256sum <" + directory.File("script") + " | cut -c-64 | tr a-f A-F"});
+  ASSERT_EQ(hash.Wait(30).exit_code, 0);
+  std::string bytes;
+  for (const char* digits = hash.out().c_str(); digits[0] > ' '; digits += 2) {
+    bytes.push_back(static_cast<char>(std::stoi(std::string(digits, 2), nullptr, 16)));
+  }
+  EXPECT_EQ(absl::Base64Escape(bytes), kPageScriptHash);
+  EXPECT_THAT(PageOf(SyntheticSweep({.stages = {1}, .concurrency = {4}})),
+              HasSubstr(absl::StrCat("script-src 'sha256-", kPageScriptHash, "'\">")));
+}
+
 TEST(ReportPage, EscapesWhatUsersCanName) {
   std::vector<SweepPoint> points = SyntheticExperiment();
   const std::string attack = "<script>alert(1)</script>\"'><img onerror=x>";
@@ -231,13 +258,16 @@ TEST(ReportPage, EscapesWhatUsersCanName) {
     SweepPoint& point = points[i];
     point.config.model = attack + std::to_string(i % 2);
     point.config.hosts = point.config.arrivals = point.config.prompt = attack + std::to_string(i % 3);
-    point.origin = {attack, attack, attack, attack, 1, 1, 1, attack, attack, attack};
+    point.config.program_version = point.config.machine = point.config.launch = attack + std::to_string(i % 2);
+    point.config.header_hash = point.config.cluster = point.config.world = attack + std::to_string(i % 3);
+    point.origin = {attack, attack, attack, 1, 1, attack, attack};
     if (!point.ok()) point.error = attack;
-    for (SweepStage& stage : point.stages) stage.host = stage.isa = stage.cpus = attack;
+    point.trace = attack;
+    for (SweepStage& stage : point.stages) stage.host = stage.isa = stage.cpus = stage.processor = attack;
     if (point.prediction.has_value()) point.prediction->source = attack;
   }
   const std::string page = PageOf(points);
-  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_EQ(page.find("<script"), page.rfind("<script"));  // the page's own
   EXPECT_THAT(page, Not(HasSubstr("<img")));
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;"));
   for (const ReportFigure& figure : FiguresOf(points)) {
@@ -249,7 +279,7 @@ TEST(ReportPage, EscapesWhatUsersCanName) {
 // What few readers ask for is folded up, and no picture is lost by it.
 TEST(ReportPage, FoldsUpAllButTheFirstFiguresOfASection) {
   const std::vector<SweepPoint> points = SyntheticExperiment();
-  const std::vector<SweepCell> cells = SweepCells(points);
+  const std::vector<SweepCell> cells = CellsOf(points);
   const std::string page = PageOf(points);
   for (const ReportSection& section : ReportSections(PointersTo(cells))) {
     size_t at = page.find("<h2 id=\"" + section.id + "\">");
@@ -276,8 +306,8 @@ TEST(ReportPage, BeginsWithTheAnswers) {
   }
   const std::string page = PageOf(points), top = page.substr(0, page.find("<h2"));
   EXPECT_THAT(top, HasSubstr("<b>80</b> output tokens/s</p>2 stages, 8 at once</dd>"));
-  EXPECT_THAT(top, HasSubstr("<b>88 %</b> its stages computed</p>12 % waiting with work in the pipeline; no less than "
-                             "9.0 % was possible</dd>"));
+  EXPECT_THAT(top, HasSubstr("<b>88 %</b> its stages computed</p>12 % waiting with work in the pipeline; this work "
+                             "leaves no less than 9.0 %</dd>"));
   EXPECT_THAT(top, HasSubstr("<b>25</b> ms between tokens</p>1 stage, 1 at once</dd>"));
   EXPECT_THAT(top, HasSubstr("<b>250</b> ms to the first token</p>2 stages, 1 at once</dd>"));
   EXPECT_THAT(top, Not(HasSubstr("Prediction off")));
@@ -285,7 +315,7 @@ TEST(ReportPage, BeginsWithTheAnswers) {
 
 TEST(ReportPage, SaysBeforeTheFiguresWhatFailed) {
   const std::vector<SweepPoint> points = SyntheticExperiment();
-  const std::string page = PageOf(points), top = page.substr(0, page.find("<figure"));
+  const std::string page = PageOf(points), top = page.substr(0, page.find("<h2 id=\"scaling\""));
   EXPECT_THAT(top, HasSubstr("2 of " + std::to_string(points.size()) + " runs failed; no figure shows them."));
   EXPECT_THAT(top, HasSubstr("1 of 3 runs"));
   EXPECT_THAT(top, HasSubstr("the job was lost: stage 1"));
@@ -302,17 +332,26 @@ TEST(ReportPage, ShowsFailuresCommandsAndTheMachine) {
   EXPECT_THAT(page, HasSubstr("Synthetic CPU"));
 }
 
-TEST(ReportTables, NameTheMachinesThatRanAndNotThoseThatWereSimulated) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
+TEST(ReportTables, HaveEveryHostWithWhatItIsAndWhetherItRan) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {3}, .concurrency = {4}, .repetitions = 1});
   points.push_back(points[0]);
+  points[0].stages[0].host = points[0].origin.host;  // of which an older record's stages say nothing
+  for (size_t s : {1, 2}) {
+    points[0].stages[s].processor = "Xeon";
+    points[0].stages[s].cores = 16;
+    points[0].stages[s].memory_bytes = uint64_t{64} << 30;
+    points[0].stages[s].isa = "avx2";
+  }
   points[1].simulated = true;
-  points[1].origin.processor = "";
-  points[1].stages[0].host = "simulated-0";
-  const std::vector<SweepCell> cells = SweepCells(points);
-  const ReportTable table = MachineTable(PointersTo(cells));
-  ASSERT_EQ(table.rows.size(), 1u);
-  EXPECT_EQ(table.rows[0][1], points[0].origin.processor);
-  EXPECT_EQ(table.rows[0][2], "synthetic-0");
+  for (SweepStage& stage : points[1].stages) stage.host = "simulated-0";
+  const std::vector<SweepCell> cells = CellsOf(points);
+  EXPECT_THAT(HostTable(PointersTo(cells)).rows,
+              UnorderedElementsAre(
+                  ElementsAre("synthetic-host", "measured", points[0].origin.processor, "avx512-vnni", "1", "8", "-"),
+                  ElementsAre("synthetic-1, synthetic-2", "measured", "Xeon", "avx2", "2", "16", "64 GiB"),
+                  ElementsAre("simulated-0", "simulated", "-", "avx512-vnni", "1", "-", "-")));
+  EXPECT_THAT(HostsSentence(PointersTo(cells)),
+              AllOf(HasSubstr("mixed: 3 hosts: "), HasSubstr("2 \xC3\x97 Xeon, 16 cores, avx2, 64 GiB")));
 }
 
 TEST(ReportPage, IsThereWhenAllPointsFailed) {
@@ -348,7 +387,7 @@ TEST(PointsCsv, HasALineForEachPointAndAsManyCellsInEach) {
   std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4}, .repetitions = 2});
   points[1].config.model = "a \"quoted\", name";
   points[2].prediction.reset();
-  const std::string csv = PointsCsv(points);
+  const std::string csv = PointsCsv({{"", "", points}});
   const std::vector<std::string> lines = absl::StrSplit(csv, "\r\n");
   ASSERT_EQ(lines.size(), points.size() + 2);  // the names, and nothing behind the last
   const auto cells = [](const std::string& line) {
@@ -369,7 +408,7 @@ TEST(PointsCsv, NamesFieldsByTheirPathAndKeepsEveryDigit) {
   points[0].result.wall_s = 12345.678901234567;
   points[0].stages[0].compute_s = 0.25;
   points[0].stages[1].compute_s = 0.5;
-  const std::vector<std::string> lines = absl::StrSplit(PointsCsv(points), "\r\n");
+  const std::vector<std::string> lines = absl::StrSplit(PointsCsv({{"", "", points}}), "\r\n");
   const std::vector<std::string> names = absl::StrSplit(lines[0], ','), cells = absl::StrSplit(lines[1], ',');
   const auto cell = [&](const std::string& name) {
     const auto at = std::find(names.begin(), names.end(), name);
@@ -385,10 +424,10 @@ TEST(PointsCsv, NamesFieldsByTheirPathAndKeepsEveryDigit) {
 
 TEST_F(WriteReportTest, WritesThePageTheTableAndThePictures) {
   const std::vector<SweepPoint> points = SyntheticExperiment();
-  const SweepReportFiles files = WriteSweepReport(points, directory).value();
+  const SweepReportFiles files = WritePoints(points, directory).value();
   EXPECT_EQ(testing::ReadFileOrDie(files.page), PageOf(points));
-  EXPECT_EQ(testing::ReadFileOrDie(files.table), PointsCsv(points));
-  EXPECT_EQ(files.figures.size(), FiguresOf(points).size());
+  EXPECT_EQ(testing::ReadFileOrDie(files.table), PointsCsv({{"", "", points}}));
+  EXPECT_EQ(files.figures.size(), FiguresOf(points).size() + 1);  // and the verdict's
   for (const std::string& figure : files.figures) EXPECT_EQ(XmlProblem(testing::ReadFileOrDie(figure)), "");
 }
 
@@ -398,157 +437,50 @@ TEST(WriteSweepReport, GivesTheSameBytesForTheSamePoints) {
 }
 
 TEST_F(WriteReportTest, DeletesPicturesOfAnEarlierReport) {
-  const auto first = WriteSweepReport(SyntheticSweep({.stages = {1, 2}, .repetitions = 1}), directory).value();
+  const auto first = WritePoints(SyntheticSweep({.stages = {1, 2}, .repetitions = 1}), directory).value();
   const auto second =
-      WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1}), directory).value();
+      WritePoints(SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1}), directory).value();
   size_t pictures = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory + "/figures")) ++pictures;
   EXPECT_EQ(pictures, second.figures.size());
   EXPECT_LT(second.figures.size(), first.figures.size());
 }
 
+// With another directory for its report, a user may name one that has pictures and even a page of its own.
+TEST_F(WriteReportTest, DeletesNoPicturesOfOthers) {
+  std::filesystem::create_directories(directory + "/figures");
+  const std::string logo = directory + "/figures/logo.svg", plot = directory + "/figures/goodput-prefill.svg";
+  testing::WriteFileOrDie(logo, "<svg/>");
+  testing::WriteFileOrDie(plot, "<svg/>");
+  testing::WriteFileOrDie(directory + "/report.html", "<title>My thesis</title>\n<figure id=\"goodput-prefill\">\n");
+  const std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
+  for (int times : {1, 2}) {
+    ASSERT_TRUE(WritePoints(points, directory).ok());
+    EXPECT_TRUE(std::filesystem::exists(logo)) << times;
+    EXPECT_TRUE(std::filesystem::exists(plot)) << times;
+  }
+}
+
+TEST(ReportPage, SaysHowManyPointsAreOfWhichVersion) {
+  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4}, .repetitions = 2});
+  EXPECT_THAT(PageOf(points), Not(HasSubstr("several versions")));
+  points[0].config.program_version = "0.0.9";
+  EXPECT_THAT(PageOf(points),
+              HasSubstr("Points of several versions of the program, kept apart: 1 of 0.0.9, 3 of 0.1.0."));
+}
+
 TEST_F(WriteReportTest, SaysWhatItCannotDo) {
   EXPECT_EQ(WriteSweepReport({}, directory).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), "/proc/none").status(),
+  EXPECT_THAT(WritePoints(SyntheticSweep({.stages = {1}, .concurrency = {4}}), "/proc/none").status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("/proc/none")));
 }
 
 TEST_F(WriteReportTest, LeavesNoHalfOfAFileThatItCannotReplace) {
   std::filesystem::create_directories(directory + "/points.csv/full");
-  EXPECT_THAT(WriteSweepReport(SyntheticSweep({.stages = {1}, .concurrency = {4}}), directory).status(),
+  EXPECT_THAT(WritePoints(SyntheticSweep({.stages = {1}, .concurrency = {4}}), directory).status(),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("points.csv': Is a directory")));
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
     EXPECT_NE(entry.path().extension(), ".new") << entry.path();
-  }
-}
-
-std::vector<std::string> LabelsOf(const CellPointers& cells, const std::vector<SweepField>& along) {
-  const CellLabels labels(cells, along);
-  std::vector<std::string> texts;
-  for (const SweepCell* cell : cells) texts.push_back(labels.Of(*cell));
-  return texts;
-}
-
-TEST(SpreadOf, IsTheMedianWithTheEnds) {
-  const Spread odd = SpreadOf({3, 1, 2}), even = SpreadOf({4, 1, 2, 3}), none = SpreadOf({std::nan("")});
-  EXPECT_EQ(odd.median, 2);
-  EXPECT_EQ(odd.low, 1);
-  EXPECT_EQ(odd.high, 3);
-  EXPECT_EQ(even.median, 2.5);
-  EXPECT_EQ(none.count, 0);
-}
-
-TEST(SweepCells, JoinsTheRepetitionsOfAConfiguration) {
-  const std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 3});
-  const std::vector<SweepCell> cells = SweepCells(points);
-  ASSERT_EQ(cells.size(), 4u);
-  for (const SweepCell& cell : cells) EXPECT_EQ(cell.runs.size(), 3u);
-}
-
-TEST(SweepCells, KeepsWhatWasSimulatedApart) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
-  points.push_back(points[0]);
-  points[1].simulated = true;
-  EXPECT_EQ(SweepCells(points).size(), 2u);
-}
-
-TEST(SweepCells, TakesTheLastPointOfARepetition) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});
-  points.insert(points.begin(), points[0]);
-  points[0].error = "it was lost";
-  const std::vector<SweepCell> cells = SweepCells(points);
-  ASSERT_EQ(cells.size(), 1u);
-  EXPECT_EQ(cells[0].runs.size(), 1u);
-  EXPECT_TRUE(cells[0].failures.empty());
-}
-
-TEST(SweepCells, LearnsFromTheRunWhatWasLeftOpen) {
-  std::vector<SweepPoint> points =
-      SyntheticSweep({.stages = {2}, .threads = {3}, .concurrency = {4}, .repetitions = 1});
-  points[0].config.stages = points[0].config.threads = 0;
-  const std::vector<SweepCell> cells = SweepCells(points);
-  EXPECT_EQ(cells[0].stages, 2);
-  EXPECT_EQ(cells[0].threads, 3);
-}
-
-TEST(SweepCells, NamesModelsByTheirFileUnlessThatIsAmbiguous) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2, 4}, .concurrency = {4}, .repetitions = 1});
-  points[0].config.model = "/a/m.gguf";
-  points[1].config.model = "/b/m.gguf";
-  points[2].config.model = "/b/other.gguf";
-  const std::vector<SweepCell> cells = SweepCells(points);
-  EXPECT_EQ(cells[0].model_name, "/a/m.gguf");
-  EXPECT_EQ(cells[1].model_name, "/b/m.gguf");
-  EXPECT_EQ(cells[2].model_name, "other.gguf");
-  points[1].config.model = "dummy://qwen3-0.6b/q8_0";
-  EXPECT_EQ(SweepCells(points)[1].model_name, "qwen3-0.6b/q8_0");
-}
-
-TEST(CellLabels, TellWhatDiffersAndWhatIsUnusual) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8}, .repetitions = 1});
-  const std::vector<SweepPoint> other =
-      SyntheticSweep({.stages = {2}, .concurrency = {8}, .policies = {Policy::kPrefillFirst}, .repetitions = 1});
-  points.insert(points.end(), other.begin(), other.end());
-  const std::vector<SweepCell> cells = SweepCells(points);
-  EXPECT_THAT(LabelsOf(PointersTo(cells), {}),
-              ElementsAre("1 stage, 4 at once", "1 stage, 8 at once", "2 stages, 4 at once", "2 stages, 8 at once",
-                          "2 stages, 8 at once, policy prefill-first"));
-  EXPECT_THAT(LabelsOf({&cells[3], &cells[4]}, {}), ElementsAre("policy decode-priority", "policy prefill-first"));
-  EXPECT_THAT(UsualTexts(PointersTo(cells)), ElementsAre("policy decode-priority"));
-}
-
-TEST(CellLabels, SayWhatWasNotReal) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {2}, .concurrency = {8}, .repetitions = 1});
-  for (const SyntheticMatrix& matrix :
-       {SyntheticMatrix{.stages = {2}, .concurrency = {8}, .repetitions = 1, .link_latency_s = 0.002},
-        SyntheticMatrix{.stages = {2}, .concurrency = {8}, .repetitions = 1, .simulated = true}}) {
-    points.push_back(SyntheticSweep(matrix)[0]);
-  }
-  EXPECT_THAT(LabelsOf(PointersTo(SweepCells(points)), {SweepField::kStages}),
-              ElementsAre("real links, measured", "emulated links (2 ms)", "simulated"));
-}
-
-TEST(CellLabels, TellTheLoadOnce) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4, 8}, .repetitions = 1});
-  points[1].config.arrivals = "poisson:2";
-  points[1].config.concurrency = 0;
-  EXPECT_THAT(LabelsOf(PointersTo(SweepCells(points)), {}), ElementsAre("4 at once", "poisson:2 arrivals"));
-}
-
-TEST(GroupCells, IgnoresWhatFollowsTheFieldThatIsLookedAt) {
-  // Here `max_num_seqs` and `requests` go with `concurrency`.
-  const std::vector<SweepCell> cells =
-      SweepCells(SyntheticSweep({.stages = {1, 2}, .concurrency = {4, 8, 16}, .repetitions = 1}));
-  EXPECT_EQ(GroupCells(PointersTo(cells), {SweepField::kConcurrency}).size(), 2u);
-  EXPECT_EQ(GroupCells(PointersTo(cells), {SweepField::kStages}).size(), 3u);
-}
-
-TEST(GroupCells, KeepsApartWhatWasVariedOnItsOwn) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4, 8}, .repetitions = 1});
-  points.push_back(points[0]);
-  points.back().config.max_num_seqs = 100;
-  EXPECT_EQ(GroupCells(PointersTo(SweepCells(points)), {SweepField::kConcurrency}).size(), 3u);
-}
-
-TEST(PredictionRatio, IsOfWhatThePredictionSpeaksOf) {
-  std::vector<SweepPoint> points = SyntheticSweep({.stages = {2}, .concurrency = {1, 8}, .repetitions = 2});
-  for (SweepPoint& point : points) {
-    point.prediction->output_tokens_per_s = 100;
-    point.result.output_tokens_per_s = 80 + 20 * static_cast<double>(point.config.repetition);
-  }
-  const std::vector<SweepCell> cells = SweepCells(points);
-  for (const PredictedQuantity& quantity : PredictedQuantities()) {
-    const std::string id = quantity.id;
-    if (id == "output-rate") {
-      EXPECT_NEAR(RatioOf(cells[0], quantity)->ratio(), 0.9, 1e-12);
-    }
-    if (id == "ttft") {  // of a prompt alone
-      EXPECT_TRUE(RatioOf(cells[0], quantity).has_value());
-      EXPECT_FALSE(RatioOf(cells[1], quantity).has_value());
-    }
-    if (id == "prefill-rate") {
-      EXPECT_FALSE(RatioOf(cells[0], quantity).has_value());
-    }
   }
 }
 

@@ -237,6 +237,15 @@ TEST(Policies, ThrottledFillsTheBudgetWithSeveralPromptsWhenNobodyDecodes) {
   EXPECT_THAT(composer.Steps(2), ElementsAre("1:0+64 2:0+30 3:0+34", "2:30+1 1:64+19"));
 }
 
+TEST(Policies, ThrottledFillsStepsThatFitTheGapWithSeveralPromptsWhereChunksAreShort) {
+  Composer composer(Options(Policy::kThrottled));
+  composer.TeachThatRowsAreCheap();
+  composer.Add(1, 5);
+  composer.Step();
+  composer.AddAll(2, 5, 400);
+  EXPECT_EQ(Composer::Describe(composer.Step()), "1:5+1 2:0+64 3:0+63") << "not 64 rows, the chunk of one prompt";
+}
+
 TEST(Policies, ThrottledCountsWhatCouldBeAdmittedAsWaiting) {
   SchedulerOptions options = Options(Policy::kThrottled);
   options.max_num_batched_tokens = options.prefill_chunk = 512;

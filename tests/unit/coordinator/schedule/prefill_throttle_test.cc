@@ -362,6 +362,39 @@ TEST(StepTimeFit, TellsAttentionFromTheRestOfARowsWork) {
   }
 }
 
+// The last of many stages: a layer of 4 ms for a prompt's chunk, and a head of 8 ms where anybody decodes.
+TEST(StepTimeFit, TellsTheOutputHeadFromWhatEveryStepTakes) {
+  const auto step_us = [](double rows, bool decodes) { return 500 + 60 * rows + (decodes ? 8000 : 0); };
+  StepTimeFit fit;
+  for (int i = 0; i < 100; ++i) {
+    const int64_t prompt = 40 + i % 20, decode = i % 2;
+    fit.Add(prompt + decode, 0, std::llround(step_us(static_cast<double>(prompt + decode), decode > 0)), decode);
+  }
+  for (const double rows : {40.0, 48.0, 59.0}) {
+    EXPECT_NEAR(fit.time()->Us(rows, 0, 0) / step_us(rows, false), 1, 0.1) << rows;
+    EXPECT_NEAR(fit.time()->Us(rows, 0, 1) / step_us(rows, true), 1, 0.1) << rows;
+  }
+}
+
+TEST(StepTimeFit, TakesWhatAllStepsHaveForNoHeadsShare) {
+  StepTimeFit fit;
+  for (int i = 0; i < 100; ++i) fit.Add(1 + i % 8, 0, 9000, 1);
+  EXPECT_NEAR(fit.time()->Us(4, 0, 0), 9000, 200) << "a prompt's step may take as long";
+}
+
+TEST(DerivedGap, CountsTheHeadAmongWhatADecodeStepTakes) {
+  StepTimeModel time{.fixed_us = 500, .row_us = {60}, .head_us = 8000, .most_rows = kSeenAll};
+  const PrefillThrottle::Load load = {.waiting_rows = 100000,
+                                      .decoding = true,
+                                      .decode_rows = 4,
+                                      .step_rows = 4,
+                                      .micro_batches = 64,
+                                      .shortest_us = 1e12,
+                                      .time = time};
+  // Four decode steps of 8.74 ms each, of which 0.8 are aimed at: 27.97 ms a step.
+  EXPECT_EQ(PrefillThrottle(kMostRows, 0).Rows(load), 320);
+}
+
 // A step reads what its rows choose, and while it does they are computed: with 115 rows and more that takes longer.
 TEST(StepTimeFit, FollowsReadingThatHidesTheWorkOfRows) {
   const ReadCurve experts = {.experts = 0.95, .chosen = 8.0 / 128};

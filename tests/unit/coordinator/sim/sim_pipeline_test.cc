@@ -128,13 +128,13 @@ TEST(SimPipeline, AMicroBatchWithoutRowsIsNotDelayed) {
 struct RackOfTwo : TestCluster {
   explicit RackOfTwo(double uplink_bytes_per_s) : TestCluster({0, 1, 2, 3}) {
     for (PipelineStage& stage : sim.pipeline.stages) stage.link = {.latency_s = 0, .bytes_per_s = 1e6};
-    sim.uplinks = {{uplink_bytes_per_s, {0, 2}}};
+    ShareUplinks({{uplink_bytes_per_s, {0, 2}}}, &sim.pipeline);
   }
 };
 
 TEST(SimNetwork, FramesThatCrossAnUplinkAtOnceEachTakeTwiceAsLong) {
   const RackOfTwo rack(1e6);
-  SimNetwork network(&rack.sim.pipeline, rack.sim.uplinks, 0);
+  SimNetwork network(&rack.sim.pipeline, 0);
   EXPECT_TRUE(network.SharesItsWay(0));
   EXPECT_TRUE(network.SharesItsWay(2));
   network.Begin(0, 1, 0);
@@ -151,7 +151,7 @@ TEST(SimNetwork, FramesThatCrossAnUplinkAtOnceEachTakeTwiceAsLong) {
 TEST(SimNetwork, AnUplinkThatHasRoomForAllLinksIsAsGoodAsNone) {
   for (const double bytes_per_s : {2e6, 1e9}) {
     const RackOfTwo rack(bytes_per_s);
-    SimNetwork network(&rack.sim.pipeline, rack.sim.uplinks, 0);
+    SimNetwork network(&rack.sim.pipeline, 0);
     for (const int stage : {0, 1, 2}) {
       EXPECT_FALSE(network.SharesItsWay(stage));
       EXPECT_EQ(network.Send(stage, 0, 1, 0).arrives_ns, 4'000'000);
@@ -163,7 +163,8 @@ TEST(SimNetwork, AnUplinkThatHasRoomForAllLinksIsAsGoodAsNone) {
 TEST(SimNetwork, AnUplinkOfOneStageIsALinkOfItsBandwidth) {
   TestCluster cluster({0, 1});
   cluster.sim.pipeline.stages[0].link = {.latency_s = 0.001, .bytes_per_s = 1e6};
-  SimNetwork network(&cluster.sim.pipeline, {{5e5, {0}}, {8e5, {1}}}, 0);
+  ShareUplinks({{5e5, {0}}, {8e5, {1}}}, &cluster.sim.pipeline);
+  SimNetwork network(&cluster.sim.pipeline, 0);
   EXPECT_FALSE(network.SharesItsWay(0));
   EXPECT_EQ(network.Send(0, 0, 1, 0).arrives_ns, 9'000'000);
   EXPECT_EQ(network.Send(0, 1, 1, 0).arrives_ns, 17'000'000);
@@ -191,7 +192,7 @@ TEST(SimPipeline, AFrameThatWaitsForItsOwnLinkLeavesTheUplinkToOthers) {
   TestCluster cluster({0, 2, 1, 3});
   for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {.latency_s = 0, .bytes_per_s = 1e9};
   cluster.sim.pipeline.stages[0].link.bytes_per_s = 1e6;
-  cluster.sim.uplinks = {{1e8, {0, 1}}};
+  ShareUplinks({{1e8, {0, 1}}}, &cluster.sim.pipeline);
   const auto results = ResultsOf(cluster.sim, {1, 1, 1, 1, 1, 1});
   // Each frame is on stage 0's link for 4 ms, and nobody takes that from it; then 1 ms on each of three stages, 0.08 ms
   // on uplinks. The last frame of stage 0 leaves at 1 + 6 * 4 ms.
@@ -203,7 +204,7 @@ TEST(SimPipeline, AFrameThatWaitsForItsOwnLinkLeavesTheUplinkToOthers) {
 TEST(SimNetwork, JitterIsDrawnBySeedAndNeverLetsAFrameOvertake) {
   TestCluster cluster({0, 1});
   cluster.sim.pipeline.stages[0].link = {.latency_s = 0.001, .bytes_per_s = 1e9, .jitter_s = 0.002};
-  SimNetwork one(&cluster.sim.pipeline, {}, 5), same(&cluster.sim.pipeline, {}, 5), other(&cluster.sim.pipeline, {}, 6);
+  SimNetwork one(&cluster.sim.pipeline, 5), same(&cluster.sim.pipeline, 5), other(&cluster.sim.pipeline, 6);
   int64_t last_ns = 0, differ = 0;
   double extra_s = 0;
   for (uint64_t frame = 0; frame < 1000; ++frame) {
@@ -217,7 +218,7 @@ TEST(SimNetwork, JitterIsDrawnBySeedAndNeverLetsAFrameOvertake) {
   }
   EXPECT_GT(differ, 990);
   EXPECT_NEAR(extra_s / 1000, 0.002, 0.0003);
-  SimNetwork burst(&cluster.sim.pipeline, {}, 5);
+  SimNetwork burst(&cluster.sim.pipeline, 5);
   last_ns = 0;
   for (uint64_t frame = 0; frame < 1000; ++frame) {
     const int64_t arrives_ns = burst.Send(0, frame, 1, 0).arrives_ns;
@@ -240,7 +241,7 @@ TEST(SimPipeline, SaysThatAStageIsLostOnceThatIsFoundOut) {
   EXPECT_TRUE(absl::IsUnavailable(pipeline.Poll().status()));
 }
 
-TEST(StepCost, CountsTheRowsOfAMix) {
+TEST(LoadOf, CountsTheRowsOfAMix) {
   MicroBatch batch = Decode(0, 2);
   batch.slices.push_back({.sequence = 9, .start = 100, .count = 50, .tokens = {}});
   const StepLoad load = LoadOf(batch);
@@ -254,7 +255,7 @@ TEST(StepCost, CountsTheRowsOfAMix) {
   EXPECT_EQ(LoadOf(batch).head_rows, 3);
 }
 
-TEST(StepCost, CountsWhatEachSliceOfAMixSeesThroughAWindow) {
+TEST(LoadOf, CountsWhatEachSliceOfAMixSeesThroughAWindow) {
   MicroBatch batch = Decode(0, 2);
   batch.slices.push_back({.sequence = 9, .start = 100, .count = 50, .tokens = {}});
   const StepLoad load = LoadOf(batch, 8);
@@ -263,23 +264,21 @@ TEST(StepCost, CountsWhatEachSliceOfAMixSeesThroughAWindow) {
   EXPECT_EQ(load.window_kv_tokens, 2 * 8 + 8 + 49);
 }
 
-TEST(StepCost, LayersOfExpertsCostByTheRows) {
+TEST(StageSeconds, LayersOfExpertsCostByTheRows) {
   TestCluster cluster({0}, {3});
   cluster.parts.layers[1].expert_bytes = 1e6;
   cluster.parts.layers[1].expert_share = 0.25;
-  const StepCost cost(&cluster.sim.pipeline);
-  EXPECT_DOUBLE_EQ(cost.Seconds(0, StepLoad::Decode(1, 1), 1), 0.002 + 0.00025);
-  EXPECT_DOUBLE_EQ(cost.Seconds(0, StepLoad::Decode(2, 1), 1), 0.002 + 0.0004375);
+  EXPECT_DOUBLE_EQ(StageSeconds(cluster.sim.pipeline, 0, StepLoad::Decode(1, 1), 1), 0.002 + 0.00025);
+  EXPECT_DOUBLE_EQ(StageSeconds(cluster.sim.pipeline, 0, StepLoad::Decode(2, 1), 1), 0.002 + 0.0004375);
 }
 
-TEST(StepCost, IsTheLayersCostWhicheverAreAlike) {
+TEST(StageSeconds, IsTheLayersCostWhicheverAreAlike) {
   TestCluster cluster({0, 1}, {3, 4});
   cluster.parts.layers[1].bytes_kept = 5e6;
-  const StepCost cost(&cluster.sim.pipeline);
-  EXPECT_DOUBLE_EQ(cost.Seconds(0, StepLoad::Decode(1, 1), 1), 0.007);
-  EXPECT_DOUBLE_EQ(cost.Seconds(1, StepLoad::Decode(1, 1), 1), 0.004);
-  EXPECT_DOUBLE_EQ(cost.Seconds(1, StepLoad::Decode(1, 1), 2), 0.008);
-  EXPECT_EQ(cost.Seconds(0, StepLoad{}, 1), 0);
+  EXPECT_DOUBLE_EQ(StageSeconds(cluster.sim.pipeline, 0, StepLoad::Decode(1, 1), 1), 0.007);
+  EXPECT_DOUBLE_EQ(StageSeconds(cluster.sim.pipeline, 1, StepLoad::Decode(1, 1), 1), 0.004);
+  EXPECT_DOUBLE_EQ(StageSeconds(cluster.sim.pipeline, 1, StepLoad::Decode(1, 1), 2), 0.008);
+  EXPECT_EQ(StageSeconds(cluster.sim.pipeline, 0, StepLoad{}, 1), 0);
 }
 
 }  // namespace

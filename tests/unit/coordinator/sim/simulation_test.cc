@@ -112,7 +112,7 @@ TEST(Simulation, AnUplinkThatTwoHopsShareHalvesWhatItsLinksAllow) {
   options.scheduler.micro_batches = 8;
   options.decode_groups = 8;
   const SimOutcome free = OutcomeOf(options);
-  options.cluster.uplinks = {{1e6, {0, 2}}};
+  ShareUplinks({{1e6, {0, 2}}}, &options.cluster.pipeline);
   EXPECT_NEAR(OutcomeOf(options).result.itl_s.p50 / free.result.itl_s.p50, 2, 0.01);
 }
 
@@ -228,7 +228,7 @@ TEST(Simulation, OfUplinksThatAllStagesShareTakesTwoEventsMoreAtMost) {
   std::vector<int> rack;
   for (int host = 0; host < 512; host += 2) rack.push_back(host);
   for (PipelineStage& stage : cluster.sim.pipeline.stages) stage.link = {.latency_s = 0.0001, .bytes_per_s = 1e9};
-  cluster.sim.uplinks = {{1e9, rack}};
+  ShareUplinks({{1e9, rack}}, &cluster.sim.pipeline);
   SimOptions options = RunOf(cluster, 512, 4, 4, 512);
   options.decode_groups = 256;
   const SimOutcome outcome = OutcomeOf(options);

@@ -29,9 +29,9 @@ using testing::MadeUpRun;
 
 struct TraceFile : ::testing::Test {
   // What an engine writes of a run.
-  void Log(const MadeUpRun& run, bool append) {
+  void Log(const MadeUpRun& run, bool append, uint64_t most_bytes = kMostRecordedTraceBytes) {
     const TraceJob job = run.Recorded();
-    auto log = OpenTraceLog(path_, append, job.header).value();
+    auto log = OpenTraceLog(path_, append, job.header, most_bytes).value();
     for (const TraceStep& step : job.steps) {
       StepRecord record;
       record.number = step.number;
@@ -49,13 +49,15 @@ struct TraceFile : ::testing::Test {
       }
       log->Write(record);
     }
-    ASSERT_TRUE(log->Close().ok());
+    closed_ = log->Close();
+    ASSERT_EQ(closed_.ok(), most_bytes == kMostRecordedTraceBytes) << closed_;
   }
   std::string Text() const { return testing::ReadFileOrDie(path_); }
   void Replace(const std::string& text) { testing::WriteFileOrDie(path_, text); }
 
   const testing::TempDir dir_;
   const std::string path_ = dir_.File("trace.json");
+  absl::Status closed_;
   const MadeUpRun run_{.compute_us = {900, 700},
                        .in_flight = 2,
                        .micro_batches = 20,
@@ -117,6 +119,35 @@ TEST_F(TraceFile, AKilledJobLeavesAFileThatCanBeReadFinishedAndGoneOnWith) {
   EXPECT_EQ(begins, (std::vector<std::string>{"the job begins", "job 2 begins", "job 3 begins"}));
 }
 
+TEST_F(TraceFile, ARecordingEndsAtItsBoundAndIsCutThere) {
+  Log(run_, false, 4096);
+  EXPECT_THAT(closed_.message(), HasSubstr("' lacks "));
+  EXPECT_LE(Text().size(), 4096u);
+  ASSERT_TRUE(FinishTrace(path_).ok());
+  const TraceJob job = ReadTrace(path_).value().front();
+  EXPECT_TRUE(job.cut);
+  EXPECT_GT(job.steps.size(), 0u);
+  EXPECT_LT(job.steps.size(), 20u);
+  testing::ExpectWellFormedTrace(json::parse(Text()));
+}
+
+TEST_F(TraceFile, AFinishedFileThatLacksItsEndIsCut) {
+  TraceJob whole = run_.Recorded();
+  whole.header.simulated = true;
+  ASSERT_TRUE(AlignTrace(&whole).ok());
+  ASSERT_TRUE(WriteTrace(path_, {whole}).ok());
+  const std::string text = Text();
+  EXPECT_FALSE(ReadTrace(path_).value().front().cut);
+  Replace(text.substr(0, text.size() - 1));
+  EXPECT_FALSE(ReadTrace(path_).value().front().cut) << "the array ends, if not the line";
+  for (const size_t bytes : {text.size() - 3, text.size() / 12, text.find('\n', 2) + 1}) {  // the last: a header alone
+    Replace(text.substr(0, bytes));
+    const TraceJob job = ReadTrace(path_).value().front();
+    EXPECT_TRUE(job.cut) << bytes;
+    EXPECT_EQ(SummarizeTrace(job).micro_batches, std::ssize(job.steps));
+  }
+}
+
 TEST_F(TraceFile, AJobThatDidNothingIsOne) {
   Log({.compute_us = {1}, .micro_batches = 0}, false);
   ASSERT_TRUE(FinishTrace(path_).ok());
@@ -175,6 +206,7 @@ TEST_F(TraceFile, EveryFactIsChecked) {
       {"\"stages\":[[", "\"stages\":[[1,2,3],[", "`stages` is not 2 long"},
       {"\"stages\":[[", "\"stages\":[\"x\",[", "lists of 3 or 5"},
       {"\"rank\":2", "\"rank\":\"two\"", "`rank`"},
+      {"\"rank\":2", "\"rank\":2147483647", "`rank`"},
       {"\"aligned\":false", "\"aligned\":true", "`clocks`"},
       {"\"args\":{\"number\":3", "\"args\":[{\"number\":3", "not a JSON object"},
   };
@@ -257,6 +289,7 @@ TEST(TraceSummary, AStageThatIsSlowerIsAnImbalance) {
   const BubbleCauses causes = Of({.compute_us = {1000, 3000}, .in_flight = 2, .micro_batches = 1000}).causes;
   EXPECT_NEAR(causes.bubble, 1 - 2.0 / 3, 0.01);
   EXPECT_NEAR(causes.imbalance, causes.bubble, 0.01);
+  EXPECT_NEAR(causes.floor, causes.bubble, 0.01);
   EXPECT_STREQ(causes.Main(), "imbalance");
   ExpectSharesAddUp(causes);
 }
@@ -265,6 +298,7 @@ TEST(TraceSummary, HopsAndTurnsAreNamedWhereTheyKeepStagesWaiting) {
   const BubbleCauses hop =
       Of({.compute_us = {1000, 1000}, .in_flight = 2, .micro_batches = 1000, .hop_us = 500}).causes;
   EXPECT_NEAR(hop.bubble, 1 - 2000.0 / 3500, 0.01);
+  EXPECT_NEAR(hop.floor, 0, 0.01) << "which faster links would reach";
   EXPECT_NEAR(hop.hop, hop.bubble, 0.01);
   EXPECT_STREQ(hop.Main(), "hop");
   const BubbleCauses turn =
@@ -273,6 +307,13 @@ TEST(TraceSummary, HopsAndTurnsAreNamedWhereTheyKeepStagesWaiting) {
   EXPECT_STREQ(turn.Main(), "coordinator");
   ExpectSharesAddUp(hop);
   ExpectSharesAddUp(turn);
+}
+
+TEST(TraceSummary, WithoutComputingThereIsNoFloor) {
+  const BubbleCauses causes = Of({.compute_us = {0, 0}, .in_flight = 2, .micro_batches = 10, .hop_us = 500}).causes;
+  EXPECT_EQ(causes.floor, 0);
+  EXPECT_EQ(causes.bubble, 1);
+  ExpectSharesAddUp(causes);
 }
 
 TEST(TraceSummary, TimeWithoutRequestsIsNoBubble) {
@@ -308,6 +349,7 @@ TEST(TraceSummary, AddsUpForAnyTimesWhatever) {
       for (const int64_t us : stage) ASSERT_GE(us, 0);
     }
     ExpectSharesAddUp(summary.causes);
+    ASSERT_GE(summary.causes.floor, 0);
     ASSERT_GE(summary.causes.bubble, 0);
     ASSERT_LE(summary.causes.bubble, 1);
   }

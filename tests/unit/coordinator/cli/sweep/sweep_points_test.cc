@@ -1,6 +1,11 @@
 #include "coordinator/cli/sweep/sweep_points.h"
 
+#include <filesystem>
+
+#include "coordinator/cli/sweep/sweep_options.h"
+#include "coordinator/plan/host_profile.h"
 #include "tests/testing/matchers.h"
+#include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
@@ -12,7 +17,7 @@ SweepPrediction PredictionOfLoad(const SweepConfig& point, const std::vector<Arr
   options.model = "dummy://qwen3-0.6b/q8_0";
   const auto model = OpenModel(options.model).value();
   const auto launch = MakeLaunchOptions(options, model->hyper, {.program = "/coordinator"}).value();
-  return PredictPoint(point, requests, options, {}, launch, model).value();
+  return PredictPoint(point, requests, options, {}, /*own_probe=*/false, launch, model).value();
 }
 
 TEST(PredictPoint, AnOpenLoopOfOneRequestEndsAsSoonAsOneAlone) {
@@ -25,6 +30,110 @@ TEST(PredictPoint, AnOpenLoopOfOneRequestEndsAsSoonAsOneAlone) {
   const SweepPrediction expected = PredictionOfLoad(alone, one), found = PredictionOfLoad(open, one);
   EXPECT_GT(found.itl_s, expected.itl_s) << "what a full pipeline carries is still said";
   EXPECT_DOUBLE_EQ(found.output_tokens_per_s, 64 / (expected.ttft_s + 63 * expected.itl_s));
+}
+
+struct KnownHostsTest : ::testing::Test {
+  KnownHostsTest() {
+    options.model = "dummy://qwen3-0.6b/q8_0";
+    model = OpenModel(options.model).value();
+    for (const char* name : {"n1", "n2.rack", "n3"}) {
+      profile.hosts.push_back(AssumedHost(name, 4, uint64_t{64} << 30, InstructionSet::kAvx2));
+    }
+    profile.hosts[1].speeds[0].int8_gops *= 8;
+    profile.default_link = AssumedLink();
+    testing::WriteFileOrDie(dir.File("profile"), HostProfileJson(profile));
+  }
+  LaunchOptions Launch(const std::string& hosts) {
+    options.hosts = hosts;
+    return MakeLaunchOptions(options, model->hyper, {.program = "/coordinator"}).value();
+  }
+  absl::StatusOr<SweepPrediction> Predicted(const std::string& hosts, int64_t stages) {
+    options.stages = stages;
+    SweepConfig point;
+    point.stages = stages;
+    point.concurrency = 8;
+    const LaunchOptions launch = Launch(hosts);
+    const std::vector<ArrivingRequest> one = {{.prompt_tokens = 128, .output_tokens = 64}};
+    return PredictPoint(point, one, options, {.profile = dir.File("profile")}, /*own_probe=*/false, launch, model);
+  }
+
+  const testing::TempDir dir;
+  ClusterOptions options;
+  std::shared_ptr<const ModelDescription> model;
+  HostProfile profile;
+};
+
+TEST_F(KnownHostsTest, AHostThatTheProfileLacksHasNoPrediction) {
+  EXPECT_THAT(Predicted("n1,n4", 2).status(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                       HasSubstr("has no speeds of host 'n4', only of n1, n2.rack")));
+  EXPECT_TRUE(Predicted("n3,n1", 2).ok());
+}
+
+TEST_F(KnownHostsTest, APredictionIsOfTheHostsThatRunInTheirOrder) {
+  const SweepPrediction slow = Predicted("n1,n3", 2).value(), mixed = Predicted("n2,n1", 2).value();
+  EXPECT_LT(mixed.ttft_s, slow.ttft_s);
+  EXPECT_GE(mixed.prefill_tokens_per_s, slow.prefill_tokens_per_s) << "which the slower stage bounds";
+  EXPECT_GT(Predicted("n2", 1)->prefill_tokens_per_s, 4 * Predicted("n3", 1)->prefill_tokens_per_s);
+}
+
+TEST_F(KnownHostsTest, AHostThatWasLeftOutIsNoticed) {
+  const auto ran = [&](const std::string& hosts, const std::vector<const char*>& names) {
+    std::vector<SweepStage> stages;
+    for (const char* name : names) stages.push_back({.host = name});
+    options.stages = std::ssize(stages);
+    return OtherHostsThatRan(Launch(hosts), stages);
+  };
+  EXPECT_EQ(ran("n1,n2.rack,n3", {"n1", "n2"}), "");
+  EXPECT_EQ(ran("n1,n2,n3", {"n2", "n3"}), "n2,n3");
+  EXPECT_EQ(ran("n1:2,n2", {"n1", "n1.rack"}), "");
+  const std::string others = ran("n1:2,n2:2,n3:2", {"n2", "n2", "n3"});
+  EXPECT_EQ(others, "n2:2,n3:2");
+  EXPECT_EQ(others, HostsText(Launch("n2:2,n3:2")).value()) << "or a sweep of those hosts would never meet them";
+  EXPECT_EQ(ran("n1,n2", {"ip-10-0-0-1", "ip-10-0-0-2"}), "") << "names of their own";
+}
+
+TEST_F(KnownHostsTest, WhatNoHostCanRunIsRefusedWhateverItsMemory) {
+  EXPECT_TRUE(CheckCanRun(Launch("n1,n2"), profile, *model).ok());
+  options.kv_cache_bytes = 1024;
+  EXPECT_THAT(CheckCanRun(Launch("n1,n2"), profile, *model).message(), HasSubstr("`kv_cache_bytes` is 1024"));
+  options.kv_cache_bytes = uint64_t{1} << 45;
+  EXPECT_TRUE(CheckCanRun(Launch("n1,n2"), profile, *model).ok()) << "a host may have so much";
+  options.kv_cache_bytes = 0;
+  options.isa = InstructionSet::kAvx512Vnni;
+  EXPECT_TRUE(CheckCanRun(Launch("n1,n2"), std::nullopt, *model).ok()) << "nothing is known of them";
+  EXPECT_THAT(CheckCanRun(Launch("n1,n2"), profile, *model).message(), HasSubstr("stage 0 on n1 has avx2 and not"));
+  for (const InstructionSet isa : {InstructionSet::kAvx2, InstructionSet::kNeonI8mm}) {
+    const std::vector<InstructionSet> own = CpuInstructionSets();
+    options.isa = isa;
+    EXPECT_EQ(CheckCanRun(Launch("localhost"), std::nullopt, *model).ok(),
+              std::find(own.begin(), own.end(), isa) != own.end());
+  }
+}
+
+TEST(KeepTrace, NamesATimelineAfterThePointThatRan) {
+  const testing::TempDir dir;
+  std::filesystem::create_directory(dir.File("traces"));
+  SweepConfig meant, ran;
+  ran.hosts = "n2,n3";
+  const std::string written = dir.File(SweepTraceName(meant));
+  EXPECT_EQ(KeepTrace(written, dir.path(), meant, "a point"), "") << "there is none";
+  testing::WriteFileOrDie(written, "[]");
+  EXPECT_EQ(KeepTrace(written, dir.path(), ran, "a point"), SweepTraceName(ran));
+  EXPECT_FALSE(std::filesystem::exists(written)) << "which the point that was meant will have";
+  EXPECT_EQ(testing::ReadFileOrDie(dir.File(SweepTraceName(ran))), "[]");
+  testing::WriteFileOrDie(written, "");
+  std::filesystem::resize_file(written, kMostSweepTraceBytes + 1);  // with a hole
+  EXPECT_EQ(KeepTrace(written, dir.path(), meant, "a point"), "");
+  EXPECT_FALSE(std::filesystem::exists(written));
+}
+
+TEST(EndOfSweep, IsNoSuccessWherePointsThatWereAskedForAreMissing) {
+  EXPECT_TRUE(EndOfSweep(4, 0, 0).ok());
+  EXPECT_EQ(EndOfSweep(4, 1, 0).message(), "1 of 4 points failed; the same command tries them again");
+  EXPECT_EQ(ExitCodeOf(EndOfSweep(4, 0, 1)), ExitCode::kLostStages);
+  EXPECT_EQ(EndOfSweep(4, 2, 1).message(),
+            "2 of 4 points failed, and 1 of 4 points ran on other hosts than were asked for; the same command tries "
+            "them again");
 }
 
 TEST(ParsePolicies, TakesListsInTheirOrderAndEachPolicyOnce) {

@@ -1,4 +1,4 @@
-#include "coordinator/report/chart.h"
+#include "coordinator/report/chart/chart.h"
 
 #include <algorithm>
 #include <cmath>
@@ -171,6 +171,10 @@ std::vector<LegendEntry> LegendOf(const XyChart& chart) {
   return entries;
 }
 
+std::string LabelOf(const ChartAxis& axis) {
+  return axis.kind == ScaleKind::kLog && !axis.label.empty() ? axis.label + " (log scale)" : axis.label;
+}
+
 void DrawAxes(SvgCanvas* canvas, const XyChart& chart, const Plot& plot) {
   for (const AxisTick& tick : plot.y.ticks()) {
     const double y = plot.y.At(tick.value);
@@ -183,9 +187,9 @@ void DrawAxes(SvgCanvas* canvas, const XyChart& chart, const Plot& plot) {
   }
   DrawTickLabels(canvas, plot.x, plot.bottom + 18);
   canvas->Line({plot.left, plot.bottom}, {plot.right, plot.bottom}, Stroke(kInk, 1));
-  canvas->Text({0, plot.top - 11}, ElideText(chart.y.label, kChartWidth, kFont), TextAnchor::kStart, kFont,
+  canvas->Text({0, plot.top - 11}, ElideText(LabelOf(chart.y), kChartWidth, kFont), TextAnchor::kStart, kFont,
                "font-style=\"italic\"");
-  canvas->Text({plot.right, plot.bottom + 36}, ElideText(chart.x.label, plot.right, kFont), TextAnchor::kEnd, kFont,
+  canvas->Text({plot.right, plot.bottom + 36}, ElideText(LabelOf(chart.x), plot.right, kFont), TextAnchor::kEnd, kFont,
                "font-style=\"italic\"");
 }
 
@@ -251,10 +255,12 @@ void DrawPointLabels(SvgCanvas* canvas, const XyChart& chart, const Plot& plot) 
       const SvgPosition at = plot.At(point.x, point.y);
       if (std::hypot(at.x - last.x, at.y - last.y) < kLabelDistance) continue;
       const double width = TextWidth(point.label, font);
-      const SvgPosition corners[] = {
-          {at.x + away, at.y - away - height + 4},         {at.x + away, at.y + away - 4},
-          {at.x - away - width, at.y - away - height + 4}, {at.x - away - width, at.y + away - 4},
-          {at.x - width / 2, at.y - away - height},        {at.x - width / 2, at.y + away}};
+      const SvgPosition corners[] = {{at.x + away, at.y + away - 4},
+                                     {at.x + away, at.y - away - height + 4},
+                                     {at.x - away - width, at.y - away - height + 4},
+                                     {at.x - away - width, at.y + away - 4},
+                                     {at.x - width / 2, at.y - away - height},
+                                     {at.x - width / 2, at.y + away}};
       for (const SvgPosition& corner : corners) {
         const Box box = {corner.x, corner.y, corner.x + width, corner.y + height};
         const bool inside =
@@ -434,7 +440,7 @@ std::string DrawRowChart(const RowChart& chart, bool with_title) {
     top += RowHeight(row);
   }
   canvas.Line({layout.left, bottom}, {layout.right, bottom}, "stroke=\"#222\"");
-  canvas.Text({layout.right, bottom + 34}, ElideText(chart.axis.label, layout.right, kFont), TextAnchor::kEnd, kFont,
+  canvas.Text({layout.right, bottom + 34}, ElideText(LabelOf(chart.axis), layout.right, kFont), TextAnchor::kEnd, kFont,
               "font-style=\"italic\"");
   return canvas.Finish(kChartWidth, bottom + 40, chart.title);
 }

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_REPORT_AXIS_SCALE_H_
-#define STAGECOACH_COORDINATOR_REPORT_AXIS_SCALE_H_
+#ifndef STAGECOACH_COORDINATOR_REPORT_CHART_AXIS_SCALE_H_
+#define STAGECOACH_COORDINATOR_REPORT_CHART_AXIS_SCALE_H_
 
 // Maps values to pixels, and chooses round numbers to mark. Pure. A scale has a positive span and gives finite pixels
 // for any values: none, one, equal, zero, huge, not finite.
@@ -49,4 +49,4 @@ class AxisScale {
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_REPORT_AXIS_SCALE_H_
+#endif  // STAGECOACH_COORDINATOR_REPORT_CHART_AXIS_SCALE_H_

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_REPORT_SVG_CANVAS_H_
-#define STAGECOACH_COORDINATOR_REPORT_SVG_CANVAS_H_
+#ifndef STAGECOACH_COORDINATOR_REPORT_CHART_SVG_CANVAS_H_
+#define STAGECOACH_COORDINATOR_REPORT_CHART_SVG_CANVAS_H_
 
 // Builds one SVG picture (SVG 1.1, within an HTML page or as a file). It refers to nothing outside itself. All text is
 // escaped here; a style is a list of our own attributes. Coordinates: finite pixels from the upper left.
@@ -67,4 +67,4 @@ class SvgCanvas {
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_REPORT_SVG_CANVAS_H_
+#endif  // STAGECOACH_COORDINATOR_REPORT_CHART_SVG_CANVAS_H_

@@ -1,4 +1,4 @@
-#include "coordinator/report/svg_canvas.h"
+#include "coordinator/report/chart/svg_canvas.h"
 
 #include <cmath>
 #include <cstdint>

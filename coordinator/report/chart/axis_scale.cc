@@ -1,4 +1,4 @@
-#include "coordinator/report/axis_scale.h"
+#include "coordinator/report/chart/axis_scale.h"
 
 #include <algorithm>
 #include <cmath>

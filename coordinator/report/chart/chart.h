@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_REPORT_CHART_H_
-#define STAGECOACH_COORDINATOR_REPORT_CHART_H_
+#ifndef STAGECOACH_COORDINATOR_REPORT_CHART_CHART_H_
+#define STAGECOACH_COORDINATOR_REPORT_CHART_CHART_H_
 
 // A report's charts as SVG pictures: points and lines over two axes, rows of bars over one. Pure, deterministic.
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/report/axis_scale.h"
-#include "coordinator/report/svg_canvas.h"
+#include "coordinator/report/chart/axis_scale.h"
+#include "coordinator/report/chart/svg_canvas.h"
 
 namespace stagecoach {
 
@@ -124,4 +124,4 @@ std::string DrawRowChart(const RowChart& chart, bool with_title);
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_REPORT_CHART_H_
+#endif  // STAGECOACH_COORDINATOR_REPORT_CHART_CHART_H_
