@@ -237,12 +237,16 @@ void AddPoints(absl::Span<const SweepPoint> points, std::vector<SweepCell>* cell
 bool Decodes(const SweepCell& cell) { return !cell.prefill_only(); }
 bool Prefills(const SweepCell& cell) { return cell.prefill_only(); }
 bool IsAlone(const SweepCell& cell) { return cell.config.concurrency == 1; }
+// With how many sequences is known: of a load that comes by a clock of its own the predicted gap is that of all places
+// taken.
+bool DecodesKnownNumber(const SweepCell& cell) { return Decodes(cell) && !cell.open_load(); }
+
 constexpr PredictedQuantity kQuantities[] = {
     {"output-rate", "output tokens/s", "output tokens/s", 1, Decodes, &SweepPrediction::output_tokens_per_s,
      [](const SweepResult& result) { return result.output_tokens_per_s; }},
     {"prefill-rate", "prefill", "prompt tokens/s", 1, Prefills, &SweepPrediction::prefill_tokens_per_s,
      [](const SweepResult& result) { return result.prompt_tokens_per_s; }},
-    {"itl", "median gap between tokens", "ITL, ms", 1e3, Decodes, &SweepPrediction::itl_s,
+    {"itl", "median gap between tokens", "ITL, ms", 1e3, DecodesKnownNumber, &SweepPrediction::itl_s,
      [](const SweepResult& result) { return result.itl_s.p50; }},
     {"ttft", "first token of a prompt alone", "TTFT, ms", 1e3, IsAlone, &SweepPrediction::ttft_s,
      [](const SweepResult& result) { return result.ttft_s.p50; }},

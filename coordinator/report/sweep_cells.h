@@ -155,7 +155,7 @@ struct PredictedQuantity {
   const char* name;  // in its title
   const char* axis;  // with its unit
   double per_unit;   // what the record's number is multiplied with for that unit
-  // A cell that the prediction speaks of: that of a first token is one of a prompt alone.
+  // A cell that the prediction speaks of: that of a first token is one of a prompt alone, that of a gap no open load.
   bool (*applies)(const SweepCell& cell);
   double SweepPrediction::*predicted;
   double (*measured)(const SweepResult& result);

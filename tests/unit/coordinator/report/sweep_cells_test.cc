@@ -190,7 +190,9 @@ TEST(PredictionRatio, IsOfWhatThePredictionSpeaksOf) {
     point.prediction->output_tokens_per_s = 100;
     point.result.output_tokens_per_s = 80 + 20 * static_cast<double>(point.config.repetition);
   }
-  const std::vector<SweepCell> cells = CellsIn(points);
+  std::vector<SweepPoint> open = points;
+  for (SweepPoint& point : open) point.config.arrivals = "poisson:1";
+  const std::vector<SweepCell> cells = CellsIn(points), open_cells = CellsIn(open);
   for (const PredictedQuantity& quantity : PredictedQuantities()) {
     const std::string id = quantity.id;
     if (id == "output-rate") {
@@ -199,6 +201,10 @@ TEST(PredictionRatio, IsOfWhatThePredictionSpeaksOf) {
     if (id == "ttft") {  // of a prompt alone
       EXPECT_TRUE(RatioOf(cells[0], quantity).has_value());
       EXPECT_FALSE(RatioOf(cells[1], quantity).has_value());
+    }
+    if (id == "itl") {  // of so many sequences at once
+      EXPECT_TRUE(RatioOf(cells[1], quantity).has_value());
+      EXPECT_FALSE(RatioOf(open_cells[1], quantity).has_value());
     }
     if (id == "prefill-rate") {
       EXPECT_FALSE(RatioOf(cells[0], quantity).has_value());
