@@ -85,6 +85,7 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   config.block_tokens = assignment.block_tokens();
   config.group_blocks.assign(assignment.group_blocks().begin(), assignment.group_blocks().end());
   config.group_windows.assign(assignment.group_windows().begin(), assignment.group_windows().end());
+  config.state_slots = assignment.state_slots();
   ASSIGN_OR_RETURN(config.kv_type, FromProto(assignment.kv_type()));
   config.threads = assignment.threads();
   config.cpus.assign(assignment.cpus().begin(), assignment.cpus().end());

@@ -11,9 +11,11 @@ using TokenId = int32_t;      // an index into the vocabulary; negative values a
 using SequenceId = uint64_t;  // given by the engine, unique within one job
 using RequestId = uint64_t;   // given by the front, unique within one run and kept across relaunches
 using BlockId = int32_t;      // an index into every stage's KV pool
+using SlotId = int32_t;       // an index into every stage's pool of recurrent states
 
 inline constexpr TokenId kNoToken = -1;
 inline constexpr BlockId kNoBlock = -1;  // of a place in a table
+inline constexpr SlotId kNoSlot = -1;    // read: a state of zeros
 
 }  // namespace stagecoach
 

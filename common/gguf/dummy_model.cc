@@ -97,9 +97,11 @@ absl::StatusOr<WeightType> FindType(absl::string_view name) {
 bool IsBias(const GgufTensor& tensor) { return absl::EndsWith(tensor.name, ".bias"); }
 
 // The range of tensors that are neither matrices nor norms: large enough to show in what a model computes, too small to
-// drown the rest. A selection bias is small beside the differences of the experts' scores, so every expert is chosen.
+// drown the rest. A selection bias is small beside the differences of the experts' scores, so every expert is chosen. A
+// gate of one row has the size of a matrix's rows.
 float AmplitudeOf(const GgufTensor& tensor) {
   if (absl::EndsWith(tensor.name, "exp_probs_b.bias")) return 0.01f;
+  if (absl::EndsWith(tensor.name, "_shexp.weight")) return std::sqrt(3.0f / static_cast<float>(tensor.cols()));
   return IsBias(tensor) ? 0.1f : 1.0f;
 }
 
@@ -270,12 +272,14 @@ const DummyModel::Bank* DummyModel::BankOf(const GgufTensor& tensor) const {
 
 void DummyModel::ReadFloats(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const {
   const bool norm = absl::EndsWith(tensor.name, "norm.weight");
+  const bool decay = absl::EndsWith(tensor.name, ".ssm_a");  // what a state forgets: none may grow
   const float amplitude = AmplitudeOf(tensor);
   const uint64_t seed = HashOf(tensor.name);
   for (size_t done = 0; done < out.size();) {
     const uint64_t element = (offset + done) / sizeof(float);
     const size_t within = (offset + done) % sizeof(float);
-    const float value = norm ? 1.0f : amplitude * static_cast<float>(2 * UniformAt(seed, element) - 1);
+    float value = norm ? 1.0f : amplitude * static_cast<float>(2 * UniformAt(seed, element) - 1);
+    if (decay) value = -std::max(0.01f, std::fabs(value));
     uint8_t bytes[sizeof(value)];
     std::memcpy(bytes, &value, sizeof(value));
     const size_t part = std::min(sizeof(value) - within, out.size() - done);

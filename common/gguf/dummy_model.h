@@ -8,8 +8,9 @@
 // Shapes: one of ModelShapes, or one with another number of layers: "kimi-k2:layers=6", "qwen3-0.6b:layers=512". Dense
 // layers and the window pattern keep their places; draft-only blocks are left out.
 //
-// Types: SupportedTypes and Q4_K_M (Q4_K with Q6_K where llama.cpp's mix has it). Vectors, routers and biases are F32.
-// With experts, MXFP4 is for the experts and the rest is Q8_0. Q8_0 (Q4_K_M: as llama.cpp) if rows do not fill blocks.
+// Types: SupportedTypes and Q4_K_M (Q4_K with Q6_K where llama.cpp's mix has it). Vectors, routers, biases, and of
+// delta nets convolutions, alpha and beta are F32. With experts, MXFP4 is for the experts and the rest is Q8_0. Q8_0
+// (Q4_K_M: as llama.cpp) if rows do not fill blocks.
 
 #include <cstdint>
 #include <memory>
@@ -48,8 +49,8 @@ class DummyModel {
 
   // Fills `out` with the tensor's bytes from `offset` on, always the same ones. Matrices have values with a root mean
   // square of 1 / sqrt(row length), so that what goes in and what comes out of a product are of one size; so a router
-  // chooses every expert about as often. Norms are 1; biases and sinks are random and small. At the speed of copying
-  // memory: rows are windows of a few MiB of random blocks.
+  // chooses every expert about as often. Norms are 1; biases and sinks are random and small, decays negative. At the
+  // speed of copying memory: rows are windows of a few MiB of random blocks.
   void Read(const GgufTensor& tensor, uint64_t offset, absl::Span<uint8_t> out) const;
 
  private:

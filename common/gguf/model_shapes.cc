@@ -27,6 +27,10 @@ constexpr ShapeForm kPhi3 = {
 constexpr ShapeForm kGranite = {.architecture = "granite", .head_dim_keys = false, .rope_dim_key = true};
 constexpr ShapeForm kOlmo2 = {.architecture = "olmo2", .norms = ShapeNorms::kOutputs, .head_dim_keys = false};
 constexpr ShapeForm kSmolLm3 = {.architecture = "smollm3", .head_dim_keys = false, .rope_dim_key = true};
+constexpr ShapeForm kQwen35 = {.architecture = "qwen35", .norms = ShapeNorms::kInputsAsPost, .sections = true};
+constexpr ShapeForm kQwen35Moe = {.architecture = "qwen35moe", .norms = ShapeNorms::kInputsAsPost, .sections = true};
+constexpr ShapeForm kQwen3Next = {
+    .architecture = "qwen3next", .norms = ShapeNorms::kInputsAsPost, .fused_beta_alpha = true};
 
 constexpr ModelShape kHeadNorms = {.qk_norm = ShapeQkNorm::kHeads};
 constexpr ModelShape kTiedWithHeadNorms = {.tied = true, .qk_norm = ShapeQkNorm::kHeads};
@@ -49,6 +53,28 @@ constexpr ModelShape GptOss(int64_t experts) {
   return {.rope = {.scaling = "yarn", .factor = 32, .original_context = 4096},
           .window = 128,
           .experts = {.count = experts, .used = 4, .width = 2880}};
+}
+
+// With so many value heads; key heads are 16 in all.
+constexpr ModelShape DeltaNets(int64_t value_heads, ShapeExperts experts = {}) {
+  return {.qk_norm = ShapeQkNorm::kHeads,
+          .rope = {.dims = 64},
+          .experts = experts,
+          .delta_net = {.key_heads = 16, .value_heads = value_heads}};
+}
+
+constexpr ModelShape Qwen35(int64_t value_heads, bool tied, const char* unverified = nullptr, int64_t nextn = 0) {
+  ModelShape rest = DeltaNets(value_heads);
+  rest.nextn = nextn;
+  rest.tied = tied;
+  rest.unverified = unverified;
+  return rest;
+}
+
+constexpr ModelShape Qwen35Moe(int64_t value_heads, int64_t experts, int64_t used, int64_t width, int64_t nextn = 0) {
+  ModelShape rest = DeltaNets(value_heads, {.count = experts, .used = used, .width = width, .shared = 1});
+  rest.nextn = nextn;
+  return rest;
 }
 
 constexpr ModelShape Shape(const char* name, const ShapeForm& form, int64_t layers, int64_t hidden, int64_t ffn,
@@ -77,10 +103,14 @@ constexpr ModelShape kShapes[] = {
     Shape("tiny", kQwen3, 3, 256, 512, 4, 2, 64, 1000, 2048, 1e-6, 1e6, "qwen2", kTiedWithHeadNorms),
     Shape("qwen2.5-0.5b", kQwen2, 24, 896, 4864, 14, 2, 64, 151936, 32768, 1e-6, 1e6, "qwen2", {.tied = true}),
     Shape("qwen3-0.6b", kQwen3, 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e-6, 1e6, "qwen2", kTiedWithHeadNorms),
+    Shape("qwen3.5-0.8b", kQwen35, 24, 1024, 3584, 8, 2, 256, 248320, 262144, 1e-6, 1e7, "qwen35",
+          Qwen35(16, true, "sizes")),
     Shape("gemma-3-1b", kGemma3, 26, 1152, 6912, 4, 1, 256, 262144, 32768, 1e-6, 1e6, "default",
           {.tied = true, .qk_norm = ShapeQkNorm::kHeads, .window = 512, .tokenizer = "llama"}),
     Shape("llama-3.2-1b", kLlama, 16, 2048, 8192, 32, 8, 64, 128256, 131072, 1e-5, 5e5, "llama-bpe", {.tied = true}),
     Shape("qwen3-1.7b", kQwen3, 28, 2048, 6144, 16, 8, 128, 151936, 40960, 1e-6, 1e6, "qwen2", kTiedWithHeadNorms),
+    Shape("qwen3.5-2b", kQwen35, 24, 2048, 6144, 8, 2, 256, 248320, 262144, 1e-6, 1e7, "qwen35",
+          Qwen35(16, true, "that the output is tied", 1)),
     Shape(
         "granite-3.3-2b", kGranite, 40, 2048, 8192, 32, 8, 64, 49159, 131072, 1e-5, 1e7, "refact",
         {.tied = true, .numbers = Granite(0.015625, 8), .unverified = "vocabulary (3.1 has 49155), width of the FFN"}),
@@ -92,6 +122,8 @@ constexpr ModelShape kShapes[] = {
           {.window = 2047, .tokenizer = "llama"}),
     Shape("gemma-3-4b", kGemma3, 34, 2560, 10240, 8, 4, 256, 262144, 131072, 1e-6, 1e6, "default", kGemma3Rest),
     Shape("qwen3-4b", kQwen3, 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1e-6, 1e6, "qwen2", kTiedWithHeadNorms),
+    Shape("qwen3.5-4b", kQwen35, 32, 2560, 9216, 16, 4, 256, 248320, 262144, 1e-6, 1e7, "qwen35",
+          Qwen35(32, true, "that the output is tied")),
     Shape("mistral-7b-v0.3", kLlama, 32, 4096, 14336, 32, 8, 128, 32768, 32768, 1e-5, 1e6, "default",
           {.tokenizer = "llama", .unverified = "vocabulary"}),
     Shape("olmo-2-7b", kOlmo2, 32, 4096, 11008, 32, 32, 128, 100352, 4096, 1e-6, 5e5, "dbrx",
@@ -102,6 +134,8 @@ constexpr ModelShape kShapes[] = {
            .numbers = Granite(0.0078125, 16),
            .unverified = "vocabulary (3.1 has 49155), width of the FFN"}),
     Shape("qwen3-8b", kQwen3, 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1e-6, 1e6, "qwen2", kHeadNorms),
+    Shape("qwen3.5-9b", kQwen35, 32, 4096, 12288, 16, 4, 256, 248320, 262144, 1e-6, 1e7, "qwen35",
+          Qwen35(32, false, "that the output is not tied")),
     Shape("gemma-2-9b", kGemma2, 42, 3584, 14336, 16, 8, 256, 256000, 8192, 1e-6, 0, "default",
           {.tied = true, .window = 4096, .numbers = kGemma2Caps, .tokenizer = "llama", .unverified = "sizes"}),
     Shape("gemma-3-12b", kGemma3, 48, 3840, 15360, 16, 8, 256, 262144, 131072, 1e-6, 1e6, "default", kGemma3Rest),
@@ -116,6 +150,7 @@ constexpr ModelShape kShapes[] = {
            .latent = {.kv_rank = 512, .value_dim = 128}}),
     Shape("gpt-oss-20b", kGptOss, 24, 2880, 2880, 64, 8, 64, 201088, 131072, 1e-5, 1.5e5, "gpt-4o", GptOss(32)),
     Shape("gemma-3-27b", kGemma3, 62, 5376, 21504, 32, 16, 128, 262144, 131072, 1e-6, 1e6, "default", kGemma3Rest),
+    Shape("qwen3.5-27b", kQwen35, 64, 5120, 17408, 24, 4, 256, 248320, 262144, 1e-6, 1e7, "qwen35", Qwen35(48, false)),
     Shape("gemma-2-27b", kGemma2, 46, 4608, 36864, 32, 16, 128, 256000, 8192, 1e-6, 0, "default",
           {.tied = true, .window = 4096, .numbers = kGemma2Caps, .tokenizer = "llama"}),
     Shape("glm-4.7-flash", kDeepSeek2, 47, 2048, 10240, 20, 1, 256, 154880, 202752, 1e-5, 1e6, "glm4",
@@ -125,11 +160,17 @@ constexpr ModelShape kShapes[] = {
            .unverified = "expert_gating_func, which early files lack"}),
     Shape("qwen3-30b-a3b", kQwen3Moe, 48, 2048, 6144, 32, 4, 128, 151936, 40960, 1e-6, 1e6, "qwen2",
           {.qk_norm = ShapeQkNorm::kHeads, .experts = {.count = 128, .used = 8, .width = 768}}),
+    Shape("qwen3.5-35b-a3b", kQwen35Moe, 40, 2048, 0, 16, 2, 256, 248320, 262144, 1e-6, 1e7, "qwen35",
+          Qwen35Moe(32, 256, 8, 512, 1)),
     Shape("qwen3-32b", kQwen3, 64, 5120, 25600, 64, 8, 128, 151936, 40960, 1e-6, 1e6, "qwen2", kHeadNorms),
     Shape("llama-3.1-70b", kLlama, 80, 8192, 28672, 64, 8, 128, 128256, 131072, 1e-5, 5e5, "llama-bpe"),
+    Shape("qwen3-next-80b-a3b", kQwen3Next, 48, 2048, 5120, 16, 2, 256, 151936, 262144, 1e-6, 1e7, "qwen2",
+          Qwen35Moe(32, 512, 10, 512)),
     Shape("glm-4.5-air", kGlm4Moe, 46, 4096, 10944, 96, 8, 128, 151552, 131072, 1e-5, 1e6, "glm4",
           {.nextn = 1, .rope = {.dims = 64}, .experts = {128, 8, 1408, 1, 1, 1, 1, 2, 1, true}}),
     Shape("gpt-oss-120b", kGptOss, 36, 2880, 2880, 64, 8, 64, 201088, 131072, 1e-5, 1.5e5, "gpt-4o", GptOss(128)),
+    Shape("qwen3.5-122b-a10b", kQwen35Moe, 48, 3072, 0, 32, 2, 256, 248320, 262144, 1e-6, 1e7, "qwen35",
+          Qwen35Moe(64, 256, 8, 1024)),
     Shape("minimax-m2", kMiniMaxM2, 62, 3072, 1536, 48, 8, 128, 200064, 196608, 1e-6, 5e6, "minimax-m2",
           {.qk_norm = ShapeQkNorm::kWhole,
            .rope = {.dims = 64},
@@ -141,6 +182,8 @@ constexpr ModelShape kShapes[] = {
            .qk_norm = ShapeQkNorm::kHeads,
            .rope = {.dims = 64},
            .experts = {160, 8, 1536, 1, 3, 1, 1, 2, 2.5, true}}),
+    Shape("qwen3.5-397b-a17b", kQwen35Moe, 60, 4096, 0, 32, 2, 256, 248320, 262144, 1e-6, 1e7, "qwen35",
+          Qwen35Moe(64, 512, 10, 1024)),
     Shape("qwen3-coder-480b-a35b", kQwen3Moe, 62, 6144, 8192, 96, 8, 128, 151936, 262144, 1e-6, 1e7, "qwen2",
           {.qk_norm = ShapeQkNorm::kHeads, .experts = {.count = 160, .used = 8, .width = 2560}}),
     Shape("deepseek-v3", kDeepSeek2, 61, 7168, 18432, 128, 1, 192, 129280, 163840, 1e-6, 1e4, "deepseek-v3",
@@ -165,6 +208,7 @@ class Keys {
     Sizes();
     Attention();
     Rope();
+    if (shape_.has_delta_nets()) DeltaNets();
     if (shape_.experts.count > 0) Experts();
     if (shape_.nextn > 0) Int("nextn_predict_layers", shape_.nextn);
     for (const ShapeNumber& number : shape_.numbers) {
@@ -190,7 +234,7 @@ class Keys {
     Int("block_count", shape_.blocks());
     Int("context_length", shape_.context);
     Int("embedding_length", shape_.hidden);
-    Int("feed_forward_length", shape_.ffn);
+    IntUnlessZero("feed_forward_length", shape_.ffn);
     Int("vocab_size", shape_.vocab);
   }
 
@@ -224,12 +268,31 @@ class Keys {
     FloatUnlessZero("rope.scaling.yarn_log_multiplier", rope.log_multiplier);
   }
 
+  void DeltaNets() {
+    const ShapeDeltaNet& net = shape_.delta_net;
+    if (shape_.form.sections) {
+      const auto third = [&](int64_t first) { return (shape_.rope.dims / 2 - first + 2) / 3; };
+      const std::vector<int64_t> sections = {third(0), third(1), third(2), 0};
+      Set("rope.dimension_sections", GgufArray{static_cast<uint32_t>(GgufValueType::kI32), sections});
+    }
+    Int("ssm.conv_kernel", net.conv_kernel);
+    Int("ssm.state_size", net.head_dim);
+    Int("ssm.group_count", net.key_heads);
+    Int("ssm.time_step_rank", net.value_heads);
+    Int("ssm.inner_size", net.value_heads * net.head_dim);
+    Int("full_attention_interval", net.interval);
+  }
+
   void Experts() {
     const ShapeExperts& experts = shape_.experts;
     Int("expert_count", experts.count);
     Int("expert_used_count", experts.used);
     Int("expert_feed_forward_length", experts.width);
-    IntUnlessZero("expert_shared_count", experts.shared);
+    if (shape_.has_delta_nets()) {
+      Int("expert_shared_feed_forward_length", experts.shared * experts.width);
+    } else {
+      IntUnlessZero("expert_shared_count", experts.shared);
+    }
     IntUnlessZero("leading_dense_block_count", std::min(experts.dense_lead, shape_.layers));
     IntUnlessZero("expert_group_count", experts.groups);
     IntUnlessZero("expert_group_used_count", experts.groups_used);
@@ -283,7 +346,9 @@ class Tensors {
 
   void Attention() {
     if (form_.norms != ShapeNorms::kOutputs) Floats("attn_norm.weight", {shape_.hidden});
-    if (shape_.has_latent()) {
+    if (shape_.is_delta_net(layer_)) {
+      DeltaNet();
+    } else if (shape_.has_latent()) {
       LatentAttention();
     } else {
       GroupedAttention();
@@ -298,7 +363,7 @@ class Tensors {
     if (form_.fused) {
       Matrix("attn_qkv.weight", hidden, q + 2 * kv, Kind::kFusedQkv);
     } else {
-      Matrix("attn_q.weight", hidden, q);
+      Matrix("attn_q.weight", hidden, shape_.has_delta_nets() ? 2 * q : q);  // and a gate
       Matrix("attn_k.weight", hidden, kv);
       Matrix("attn_v.weight", hidden, kv, Kind::kMoreBits);
     }
@@ -313,6 +378,25 @@ class Tensors {
       Floats("attn_k_norm.weight", {whole ? kv : shape_.head_dim});
     }
     Matrix("attn_output.weight", q, hidden);
+  }
+
+  void DeltaNet() {
+    const ShapeDeltaNet& net = shape_.delta_net;
+    const int64_t hidden = shape_.hidden, heads = net.value_heads, values = heads * net.head_dim;
+    const int64_t mixed = 2 * net.key_heads * net.head_dim + values;
+    Matrix("attn_qkv.weight", hidden, mixed, Kind::kFusedQkv);
+    Matrix("attn_gate.weight", hidden, values);
+    if (form_.fused_beta_alpha) {
+      Floats("ssm_ba.weight", {hidden, 2 * heads});
+    } else {
+      Floats("ssm_beta.weight", {hidden, heads});
+      Floats("ssm_alpha.weight", {hidden, heads});
+    }
+    Floats("ssm_conv1d.weight", {net.conv_kernel, mixed});
+    Floats("ssm_dt.bias", {heads});
+    Floats("ssm_a", {heads});
+    Floats("ssm_norm.weight", {net.head_dim});
+    Matrix("ssm_out.weight", values, hidden);
   }
 
   void LatentAttention() {
@@ -363,15 +447,16 @@ class Tensors {
     PerExpert("ffn_up_exps", hidden, experts.width);
     PerExpert("ffn_down_exps", experts.width, hidden, Kind::kMoreBits);
     if (experts.shared > 0) Dense("_shexp", experts.shared * experts.width);
+    if (experts.shared > 0 && shape_.has_delta_nets()) Floats("ffn_gate_inp_shexp.weight", {hidden});
   }
 
   // What makes a block draft the token after the next one.
   void Draft() {
     Matrix("nextn.eh_proj.weight", 2 * shape_.hidden, shape_.hidden);
-    Matrix("nextn.embed_tokens.weight", shape_.hidden, shape_.vocab);
+    if (!shape_.has_delta_nets()) Matrix("nextn.embed_tokens.weight", shape_.hidden, shape_.vocab);
     Floats("nextn.enorm.weight", {shape_.hidden});
     Floats("nextn.hnorm.weight", {shape_.hidden});
-    Matrix("nextn.shared_head_head.weight", shape_.hidden, shape_.vocab);
+    if (!shape_.has_delta_nets()) Matrix("nextn.shared_head_head.weight", shape_.hidden, shape_.vocab);
     Floats("nextn.shared_head_norm.weight", {shape_.hidden});
   }
 

@@ -19,7 +19,7 @@ namespace stagecoach {
 // Which norms a layer has, and what the file calls them.
 enum class ShapeNorms {
   kInputs,         // attn_norm, ffn_norm
-  kInputsAsPost,   // attn_norm, and that of the FFN's input as post_attention_norm (gpt-oss, glm4moe)
+  kInputsAsPost,   // attn_norm, and that of the FFN's input as post_attention_norm (gpt-oss, glm4moe, qwen35)
   kOutputs,        // post_attention_norm, post_ffw_norm (olmo2)
   kInputsOutputs,  // all four (gemma)
 };
@@ -37,6 +37,8 @@ struct ShapeForm {
   bool head_dim_keys = true;          // attention.key_length and value_length are written
   bool rope_dim_key = false;          // rope.dimension_count is written though all of a head is rotated
   bool original_context_key = false;  // rope.scaling.original_context_length is written though nothing is scaled
+  bool fused_beta_alpha = false;      // of delta nets: ssm_ba in place of ssm_beta and ssm_alpha (qwen3next)
+  bool sections = false;              // rope.dimension_sections is written: the rotated pairs in three parts
 };
 
 // rope.*; what is 0 is not written.
@@ -53,7 +55,7 @@ struct ShapeExperts {
   int64_t count = 0;  // 0: a dense model
   int64_t used = 0;
   int64_t width = 0;       // of one expert
-  int64_t shared = 0;      // experts that all rows go through, in one unit of so many widths
+  int64_t shared = 0;      // experts that all rows go through, in one unit of so many widths; of delta nets it is gated
   int64_t dense_lead = 0;  // layers before the first one of experts, as wide as ModelShape::ffn
   // Keys, where they are written.
   int64_t groups = 0, groups_used = 0;
@@ -69,6 +71,14 @@ struct ShapeLatent {
   int64_t q_rank = 0;  // 0: q has one matrix
   int64_t kv_rank = 0;
   int64_t value_dim = 0;  // of a head; head_dim is that of its query
+};
+
+// Of gated delta nets, in all layers but every interval-th, whose attention is gated, too (qwen3next, qwen35).
+struct ShapeDeltaNet {
+  int64_t key_heads = 0, value_heads = 0;
+  int64_t head_dim = 128;
+  int64_t conv_kernel = 4;
+  int64_t interval = 4;
 };
 
 struct ShapeNumber {
@@ -97,6 +107,7 @@ struct ModelShape {
   ShapeNumbers numbers = {};                     // further keys
   ShapeExperts experts = {};
   ShapeLatent latent = {};
+  ShapeDeltaNet delta_net = {};
   // Of the file's tokenizer, which a model without weights lacks.
   const char* tokenizer = "gpt2";    // tokenizer.ggml.model
   const char* pre_tokenizer = "";    // tokenizer.ggml.pre
@@ -104,6 +115,11 @@ struct ModelShape {
 
   int64_t blocks() const { return layers + nextn; }
   bool has_latent() const { return latent.kv_rank > 0; }
+  bool has_delta_nets() const { return delta_net.key_heads > 0; }
+  // Blocks that only draft have attention.
+  bool is_delta_net(int64_t layer) const {
+    return has_delta_nets() && layer < layers && (layer + 1) % delta_net.interval != 0;
+  }
 };
 
 // From small to large. "tiny" is nobody's model: a few layers, for quick tests.
@@ -114,7 +130,7 @@ std::vector<std::pair<std::string, GgufValue>> ShapeKeys(const ModelShape& shape
 
 // What decides a tensor's type beside the type that was asked for.
 enum class ShapeTensorKind {
-  kFloats,    // norms, biases, sinks, the router: F32 in every file
+  kFloats,    // norms, biases, sinks, routers, a delta net's convolution, decays and alpha and beta: F32 in most files
   kMatrix,    //
   kMoreBits,  // the mixes of types give it more where it matters: attn_v, ffn_down
   kFusedQkv,  // q, k and v

@@ -32,6 +32,8 @@ struct JobLimits {
   static constexpr int64_t kBlockTokensStep = 16;  // a block holds whole tiles of the attention kernels
   static constexpr JobField kGroupBlocks = {"group_blocks", {1, 1 << 30}};  // of a pool; ids are int32, and sums too
   static constexpr JobField kGroupWindows = {"group_windows", {0, INT32_MAX}};  // positions that a row sees; 0: all
+  static constexpr JobField kStateSlots = {"state_slots", {1, 1 << 20}};  // of recurrent states; at least max_num_seqs
+  static constexpr JobField kStateBlocks = {"state_blocks", {1, INT32_MAX}};  // that take as many bytes as a state
   // Prompt and output tokens that one micro-batch opens: at least the context, so that any sequence can be opened.
   static constexpr JobField kMaxOpenTokens = {"max_open_tokens", {1, INT32_MAX}};
   static constexpr NumberRange kStageTimeoutS = {0.1, 86400};

@@ -24,6 +24,8 @@ struct BatchingRoom {
   // [groups] how many positions a row sees, its own included; 0: all, as in at least one group. Empty: all see all.
   // A group with a window has blocks for the rows of one sequence that fit the others, one row at a time.
   std::vector<int64_t> group_windows;
+  int32_t state_slots = 0;      // of recurrent states, at least one a sequence; 0: the model has none
+  int32_t state_blocks = 0;     // whose K and V take as many bytes as a state, over all layers; at least 1 with states
   int64_t context = 0;          // most tokens a sequence may have, prompt and output
   int32_t micro_batches = 1;    // in flight at once
   int32_t most_groups = 0;      // of decode rows; with more than micro_batches as many are in flight at once
@@ -217,7 +219,7 @@ void VisitJobSettings(Settings& s, Visitor&& visit) {
       s.decode_groups, JobLimits::kDecodeGroups.range);
   visit(JobSetting{.name = "kv_cache_bytes",
                    .flags = "--kv-cache-memory",
-                   .help = "KV cache per stage, such as 512M or 4G",
+                   .help = "KV cache per stage, with the recurrent states of models that have them, such as 512M or 4G",
                    .unset = "min(what --max-num-seqs x -c needs, half of what weights and buffers leave of the free "
                             "memory)"},
         s.kv_cache_bytes);

@@ -46,6 +46,10 @@ struct Architecture {
   double local_freq_base = 0;   // of windowed layers; 0: as of the others
   bool local_unscaled = false;  // windowed layers have no RoPE scaling
 
+  // Gated delta nets in most layers, beside gated attention in the others. Their experts' shared unit is gated, too.
+  bool delta_net = false;
+  bool grouped_value_heads = false;  // unless the file says that its value heads are in another order
+
   // Norms. A file calls the norm of an FFN's input ffn_norm, or post_attention_norm.
   bool pre_norms = true, post_norms = false;
   bool ffn_norm_after_attention = false;
@@ -162,12 +166,17 @@ class KeyReader {
 };
 
 // Reads the attention of every layer that runs, and the block group of its KV, into hyper.layers. `blocks`: the layers
-// of the file. Errors: as ReadHyperParameters.
+// of the file. Errors: as ReadHyperParameters. ReadDeltaNets then takes both away from recurrent layers.
 absl::Status ReadAttentions(const KeyReader& keys, const Architecture& architecture, const GgufFile& file,
                             int64_t blocks, HyperParameters& hyper);
 
+// Of an architecture that has delta nets: which layers are delta nets, and their sizes.
+absl::Status ReadDeltaNets(const KeyReader& keys, const Architecture& architecture, int64_t blocks,
+                           HyperParameters& hyper);
+
 // The same for the FFN; hyper.vocab is known.
-absl::Status ReadFfns(const KeyReader& keys, const Architecture& architecture, int64_t blocks, HyperParameters& hyper);
+absl::Status ReadFfns(const KeyReader& keys, const Architecture& architecture, const GgufFile& file, int64_t blocks,
+                      HyperParameters& hyper);
 
 }  // namespace stagecoach
 

@@ -61,6 +61,7 @@ void AddExperts(const FfnSpec& ffn, const LayerInputForms& forms, int64_t hidden
   sizes->width = std::max(sizes->width, ffn.width);
   sizes->input_forms.Add(forms.experts);
   sizes->output_forms.Add(forms.expert_down);
+  sizes->shared_gates |= ffn.shared_gated;
   sizes->threads = limits.threads;
 }
 
@@ -69,22 +70,39 @@ void AddOnce(const T& value, std::vector<T>* values) {
   if (std::find(values->begin(), values->end(), value) == values->end()) values->push_back(value);
 }
 
-void AddLayer(const LayerSpec& spec, const LayerTensors& tensors, int64_t hidden, LayerScratchSizes* sizes) {
-  const AttentionSpec& attention = spec.attention;
-  const auto cover = [](int64_t value, int64_t* size) { *size = std::max(*size, value); };
-  cover(WholePanels(attention.heads * attention.key_dim()), &sizes->q_stride);
-  cover(WholePanels(attention.kv_heads * attention.key_dim()), &sizes->kv_stride);
-  cover(WholePanels(attention.heads * attention.cached_value_dim()), &sizes->attended_stride);
-  cover(std::max({hidden, attention.output_width(), attention.q_rank}), &sizes->input_width);
-  cover(spec.ffn.kind == FfnKind::kDense ? spec.ffn.width : spec.ffn.shared_width, &sizes->ffn_width);
-  if (spec.completes_outputs()) cover(hidden, &sizes->delta_width);
+void CoverSize(int64_t value, int64_t* size) { *size = std::max(*size, value); }
+
+void AddAttention(const AttentionSpec& attention, LayerScratchSizes* sizes) {
+  CoverSize(WholePanels(attention.heads * attention.key_dim()), &sizes->q_stride);
+  CoverSize(WholePanels(attention.kv_heads * attention.key_dim()), &sizes->kv_stride);
+  CoverSize(WholePanels(attention.heads * attention.cached_value_dim()), &sizes->attended_stride);
+  if (attention.gated) CoverSize(WholePanels(attention.q_width()), &sizes->gate_stride);
+  CoverSize(std::max(attention.output_width(), attention.q_rank), &sizes->input_width);
   AddOnce(AttentionSizes::Of(attention, sizes->limits), &sizes->walks);
   if (attention.rope.dims > 0) AddOnce(attention.rope, &sizes->ropes);
+}
+
+void AddDeltaNet(const DeltaNetSpec& spec, LayerScratchSizes* sizes) {
+  CoverSize(WholePanels(spec.value_width()), &sizes->attended_stride);
+  CoverSize(spec.value_width(), &sizes->input_width);
+  sizes->delta_net.Cover(spec);
+}
+
+void AddLayer(const LayerSpec& spec, const LayerTensors& tensors, int64_t hidden, LayerScratchSizes* sizes) {
+  spec.recurrent() ? AddDeltaNet(spec.delta_net, sizes) : AddAttention(spec.attention, sizes);
+  CoverSize(hidden, &sizes->input_width);
+  CoverSize(spec.ffn.kind == FfnKind::kDense ? spec.ffn.width : spec.ffn.shared_width, &sizes->ffn_width);
+  if (spec.completes_outputs()) CoverSize(hidden, &sizes->delta_width);
   const LayerInputForms forms = InputFormsOf(tensors, sizes->limits.bf16_dot);
   for (const InputForms* input : {&forms.qkv, &forms.output, &forms.ffn, &forms.q_b}) sizes->forms.Add(*input);
-  sizes->latent.Cover(attention, forms);
+  sizes->latent.Cover(spec.attention, forms);
   sizes->ffn_forms.Add(forms.down);
   if (spec.ffn.kind == FfnKind::kExperts) AddExperts(spec.ffn, forms, hidden, sizes->limits, &sizes->experts);
+}
+
+// The delta rule of one row: of every value head's matrix [d][d] its decay (1), k S (2), its update (2) and q S (2).
+double DeltaRuleOps(const DeltaNetSpec& spec) {
+  return 7.0 * static_cast<double>(spec.value_heads * spec.head_dim * spec.head_dim);
 }
 
 // `share`: of the tensor, what a row goes through.
@@ -114,7 +132,8 @@ void AddLayer(const LayerTensors& tensors, const FfnSpec& ffn, bool bf16_dot, Pa
 
 int64_t LayerToTime(const HyperParameters& hyper) {
   const auto worth = [](const LayerSpec& layer) {
-    return (layer.ffn.kind == FfnKind::kExperts ? 2 : 0) + (layer.attention.kind == AttentionKind::kFull ? 1 : 0);
+    return (layer.recurrent() ? 0 : 4) + (layer.ffn.kind == FfnKind::kExperts ? 2 : 0) +
+           (layer.attention.kind == AttentionKind::kFull ? 1 : 0);
   };
   const auto best = std::max_element(hyper.layers.begin(), hyper.layers.end(),
                                      [&](const LayerSpec& a, const LayerSpec& b) { return worth(a) < worth(b); });
@@ -142,6 +161,15 @@ uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, i
   return bytes;
 }
 
+int64_t StateBytes(const HyperParameters& hyper, int64_t first_layer, int64_t last_layer) {
+  CHECK(0 <= first_layer && first_layer <= last_layer && last_layer <= hyper.layer_count());
+  int64_t floats = 0;
+  for (int64_t layer = first_layer; layer < last_layer; ++layer) {
+    floats += hyper.layers[static_cast<size_t>(layer)].state_floats();
+  }
+  return floats * static_cast<int64_t>(sizeof(float));
+}
+
 InputForms InputForms::Of(TensorType reader, bool bf16_dot) {
   const ActivationKind kind = ActivationKindFor(reader, bf16_dot);
   return {kind == ActivationKind::kFloat, kind == ActivationKind::kInt8, kind == ActivationKind::kBf16};
@@ -166,19 +194,21 @@ uint64_t InputForms::Bytes(int64_t rows, int64_t cols) const {
 
 LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot) {
   LayerInputForms forms;
-  forms.output = InputForms::Of(TypeOf(layer.attn_output), bf16_dot);
   const auto add = [bf16_dot](std::initializer_list<const GgufTensor*> readers, InputForms* input) {
     for (const GgufTensor* reader : readers) {
       if (reader != nullptr) input->Add(InputForms::Of(TypeOf(reader), bf16_dot));
     }
   };
   add({layer.attn_qkv, layer.attn_q, layer.attn_k, layer.attn_v, layer.attn_q_a, layer.attn_kv_a}, &forms.qkv);
+  add({layer.mix_qkv, layer.mix_z, layer.mix_qkvz, layer.mix_beta, layer.mix_alpha, layer.mix_ba}, &forms.qkv);
+  add({layer.attn_output, layer.mix_out}, &forms.output);
   add({layer.attn_q_b}, &forms.q_b);
   add({layer.attn_k_b}, &forms.k_b);
   add({layer.attn_v_b}, &forms.v_b);
   add({layer.gate_exps, layer.up_exps, layer.gate_up_exps}, &forms.experts);
   add({layer.ffn_gate, layer.ffn_up, layer.ffn_gate_up, layer.router}, &forms.ffn);
   forms.ffn.Add(forms.experts);
+  if (layer.shared_gate != nullptr) forms.ffn.floats = true;  // a vector, whatever its type
   add({layer.ffn_down}, &forms.down);
   add({layer.down_exps}, &forms.expert_down);
   return forms;
@@ -186,13 +216,12 @@ LayerInputForms InputFormsOf(const LayerTensors& layer, bool bf16_dot) {
 
 void LatentScratchSizes::Cover(const AttentionSpec& spec, const LayerInputForms& forms) {
   if (!spec.latent()) return;
-  const auto cover = [](int64_t value, int64_t* size) { *size = std::max(*size, value); };
-  cover(WholePanels(spec.q_rank), &q_a_stride);
-  cover(WholePanels(spec.q_width()), &q_stride);
-  cover(WholePanels(spec.key_dim()), &row_stride);
-  cover(spec.output_width(), &output_stride);
-  cover(std::max(spec.head_dim - spec.rope.dims, spec.kv_rank), &head_width);
-  cover(WholePanels(std::max(spec.kv_rank, spec.value_dim)), &head_outputs);
+  CoverSize(WholePanels(spec.q_rank), &q_a_stride);
+  CoverSize(WholePanels(spec.q_width()), &q_stride);
+  CoverSize(WholePanels(spec.key_dim()), &row_stride);
+  CoverSize(spec.output_width(), &output_stride);
+  CoverSize(std::max(spec.head_dim - spec.rope.dims, spec.kv_rank), &head_width);
+  CoverSize(WholePanels(std::max(spec.kv_rank, spec.value_dim)), &head_outputs);
   head_forms.Add(forms.k_b);
   head_forms.Add(forms.v_b);
 }
@@ -202,6 +231,17 @@ uint64_t LatentScratchSizes::bytes(int64_t rows, int threads) const {
   const uint64_t thread_bytes = head_forms.Bytes(kLatentRows, head_width) + Floats(kLatentRows, head_outputs);
   return Floats(rows, q_a_stride + q_stride + row_stride + output_stride) +
          static_cast<uint64_t>(threads) * thread_bytes;
+}
+
+void DeltaNetScratchSizes::Cover(const DeltaNetSpec& spec) {
+  CoverSize(WholePanels(spec.conv_width()), &mixed_stride);
+  CoverSize(WholePanels(spec.value_width()), &z_stride);
+  CoverSize(WholePanels(spec.value_heads), &gate_stride);
+  CoverSize(spec.conv_width(), &head_floats);
+}
+
+uint64_t DeltaNetScratchSizes::bytes(int64_t rows) const {
+  return Floats(rows, mixed_stride + z_stride + 2 * gate_stride + head_floats);
 }
 
 AttentionSizes AttentionSizes::Of(const AttentionSpec& spec, const StepLimits& limits) {
@@ -283,8 +323,9 @@ int64_t ExpertScratchSizes::outputs() const {
 
 uint64_t ExpertScratchSizes::bytes() const {
   if (experts == 0) return 0;
-  // Logits; chosen experts and their weights; the input of down.
-  const uint64_t shared = Floats(rows, logits_stride) + 2 * Floats(pairs(), 1) + output_forms.Bytes(pairs(), width);
+  // Logits; chosen experts and their weights; gates; the input of down.
+  const uint64_t shared =
+      Floats(rows, logits_stride) + 2 * Floats(pairs(), 1) + Floats(gates(), 1) + output_forms.Bytes(pairs(), width);
   // Per thread: routing, choices of few rows, the plan, the input of one expert, outputs.
   const uint64_t thread_bytes = Floats(1, routing_floats()) + 2 * Floats(few_pairs(), 1) + Floats(1, 2 * experts + 1) +
                                 2 * Floats(pairs(), 1) + input_forms.Bytes(gather_rows(), input_width) +
@@ -295,10 +336,11 @@ uint64_t ExpertScratchSizes::bytes() const {
 uint64_t LayerScratchSizes::bytes() const {
   const int64_t rows = limits.max_rows;
   const WalkMemory walk = walk_memory();
-  // q; k and v; attended rows; inputs; outputs that are completed first; partial states of cut walks; angles.
-  uint64_t bytes = Floats(rows, q_stride) + 2 * Floats(rows, kv_stride) + Floats(rows, attended_stride) +
-                   forms.Bytes(rows, input_width) + ffn_forms.Bytes(rows, ffn_width) + Floats(rows, delta_width) +
-                   Floats(1, walk.partial_floats) + experts.bytes() + latent.bytes(rows, limits.threads);
+  // q; k and v; gates; attended rows; inputs; outputs that are completed first; partial states of cut walks; angles.
+  uint64_t bytes = Floats(rows, q_stride) + 2 * Floats(rows, kv_stride) + Floats(rows, gate_stride) +
+                   Floats(rows, attended_stride) + delta_net.bytes(rows) + forms.Bytes(rows, input_width) +
+                   ffn_forms.Bytes(rows, ffn_width) + Floats(rows, delta_width) + Floats(1, walk.partial_floats) +
+                   experts.bytes() + latent.bytes(rows, limits.threads);
   for (const RopeParameters& rope : ropes) bytes += 2 * Floats(rows, rope.dims / 2);
   // Per thread: a row going into an input, an input of few rows, two outputs, a walk's queries, states, limits, values.
   const uint64_t thread_bytes = Floats(1, input_width) + forms.Bytes(kFewRows, input_width) + Floats(2, kBlockFloats) +
@@ -366,10 +408,16 @@ absl::StatusOr<ModelParts> PartsOf(const ModelDescription& model, KvType kv_type
   ModelParts parts;
   parts.hidden = model.hyper.hidden;
   for (size_t i = 0; i < model.layers.size(); ++i) {
-    const AttentionSpec& attention = model.hyper.layers[i].attention;
+    const LayerSpec& spec = model.hyper.layers[i];
+    const AttentionSpec& attention = spec.attention;
     ASSIGN_OR_RETURN(const int64_t kv_bytes, KvBytesPerTokenLayer(attention, kv_type));
     PartWork& layer = parts.layers.emplace_back();
-    AddLayer(model.layers[i], model.hyper.layers[i].ffn, bf16_dot, &layer);
+    AddLayer(model.layers[i], spec.ffn, bf16_dot, &layer);
+    if (spec.recurrent()) {  // the taps of its convolution are counted with the matrices
+      layer.state_bytes = static_cast<double>(spec.state_floats()) * sizeof(float);
+      layer.state_ops = DeltaRuleOps(spec.delta_net);
+      continue;
+    }
     layer.kv_token_bytes = static_cast<double>(kv_bytes);
     // Its score, and its part of the weighted sum; a latent row is the key, and its first elements the value.
     layer.attention_ops =

@@ -16,7 +16,8 @@
 
 namespace stagecoach {
 
-// The layer to time as a sample of all: one with experts if any, among these one with full attention if any.
+// The layer to time as a sample of all: one of attention; of these one with experts if any; of these one with full
+// attention if any.
 int64_t LayerToTime(const HyperParameters& hyper);
 
 // Bytes of the tensors that stage [first_layer, last_layer) needs, as stored, each tensor once.
@@ -25,6 +26,10 @@ uint64_t StageWeightBytes(const ModelDescription& model, int64_t first_layer, in
 // Their bytes in the kernels' layout, without the padding of last panels, except of experts.
 uint64_t StageWeightMemory(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_embedding,
                            bool owns_head);
+
+// Bytes of one state slot on stage [first_layer, last_layer): what a sequence's recurrent layers there keep, in f32,
+// layer after layer without padding. 0: the stage has no such layer.
+int64_t StateBytes(const HyperParameters& hyper, int64_t first_layer, int64_t last_layer);
 
 // The forms in which a stage keeps an input of matrix products: those that the reading matrices want.
 struct InputForms {
@@ -41,9 +46,9 @@ struct InputForms {
 
 // Of the inputs of one layer.
 struct LayerInputForms {
-  InputForms qkv;          // of q, k and v; D wide
-  InputForms output;       // of attn_output; Nq*H wide
-  InputForms ffn;          // of gate and up, and of a router and its experts' gate and up; D wide
+  InputForms qkv;          // of q, k and v, or of all that a delta net makes of a row; D wide
+  InputForms output;       // of attn_output, Nq*value_dim wide; of a delta net's mix_out, VD wide
+  InputForms ffn;          // of gate and up, of a router, its experts' gate and up, and a shared gate; D wide
   InputForms down;         // of down; F wide, beside experts shared_width
   InputForms experts;      // of the experts' gate and up: some of ffn's
   InputForms expert_down;  // of the experts' down; F wide
@@ -121,11 +126,13 @@ struct ExpertScratchSizes {
   int64_t width = 0;                     // F
   int64_t units = 0;                     // most outputs that are summed for a row: k, and one of a shared unit
   InputForms input_forms, output_forms;  // of D wide inputs, and of what down takes, F wide
+  bool shared_gates = false;             // whether shared units have gates
   int threads = 0;
 
   int64_t pairs() const { return rows * used; }
-  int64_t few_pairs() const;       // of so few rows that each thread routes them all
-  int64_t gather_rows() const;     // rows of an expert's gathered input
+  int64_t few_pairs() const;    // of so few rows that each thread routes them all
+  int64_t gather_rows() const;  // rows of an expert's gathered input
+  int64_t gates() const { return shared_gates ? rows : 0; }
   int64_t routing_floats() const;  // what Route works in
   int64_t outputs() const;         // floats of a thread's outputs of experts: of all units whole panels, at least one
   uint64_t bytes() const;
@@ -145,18 +152,29 @@ struct LatentScratchSizes {
   uint64_t bytes(int64_t rows, int threads) const;
 };
 
+// The working memory of delta nets: the largest of each; all 0 without them. Strides of rows are whole panels.
+struct DeltaNetScratchSizes {
+  int64_t mixed_stride = 0, z_stride = 0, gate_stride = 0;  // of u, of z, and of the alphas and the betas
+  int64_t head_floats = 0;                                  // of a row's q, k and v of all heads
+
+  void Cover(const DeltaNetSpec& spec);
+  uint64_t bytes(int64_t rows) const;
+};
+
 // The working memory of a stage's layers.
 struct LayerScratchSizes {
   StepLimits limits;
   // Of rows of q, of k and v, and of what attention makes of them: whole panels.
-  int64_t q_stride = 0, kv_stride = 0, attended_stride = 0;
+  int64_t q_stride = 0, kv_stride = 0, attended_stride = 0;  // attended: also of what a delta net's heads give
+  int64_t gate_stride = 0;                                   // of rows of gates of attention: whole panels
   int64_t input_width = 0;      // of the widest input but the down projection's: D or that of attn_output
   int64_t ffn_width = 0;        // of the widest input of a down projection
   int64_t delta_width = 0;      // D, if a layer completes its outputs before it adds them
   InputForms forms, ffn_forms;  // of all layers' inputs of these widths
   LatentScratchSizes latent;
+  DeltaNetScratchSizes delta_net;
   ExpertScratchSizes experts;
-  std::vector<AttentionSizes> walks;  // of the layers, each once
+  std::vector<AttentionSizes> walks;  // of the layers with attention, each once
   std::vector<RopeParameters> ropes;  // of the layers that rotate, each once
 
   WalkMemory walk_memory() const;
@@ -196,6 +214,8 @@ struct PartWork {
   double f32_ops = 0;         // ... floats; of the experts those that are chosen for it
   double attention_ops = 0;   // of one row and one position it attends to, in f32
   double kv_token_bytes = 0;  // K and V of one token, or its latent row
+  double state_bytes = 0;     // a sequence's recurrent state, which a step reads once and writes once
+  double state_ops = 0;       // of one row and its state, in f32
   int64_t window = 0;         // positions that a row attends to at most; 0: all before it
 
   // Weights that a step of `rows` rows reads, once. Dense matrices see every row. Of E experts E (1 - (1 - k/E)^rows)

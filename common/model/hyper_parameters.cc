@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
@@ -23,11 +24,6 @@ absl::StatusOr<const Architecture*> ReadArchitecture(const KeyReader& keys) {
   if (!keys.Has(kKey)) return keys.Invalid(kKey, "is missing, expected one of ", SupportedArchitectures());
   ASSIGN_OR_RETURN(const std::string name, keys.metadata().GetString(kKey));
   if (const Architecture* architecture = FindArchitecture(name)) return architecture;
-  for (const char* recurrent : {"qwen3next", "qwen35", "qwen35moe"}) {
-    if (name != recurrent) continue;
-    return keys.Unsupported(kKey, "is '", name, "', whose linear layers keep a recurrent state; only layers with a ",
-                            "cache of keys and values are supported");
-  }
   return keys.Unsupported(kKey, "is ", ShownText(name), "; supported architectures are ", SupportedArchitectures());
 }
 
@@ -102,6 +98,17 @@ absl::Status ReadVocabulary(const GgufFile& file, const KeyReader& keys, HyperPa
 
 }  // namespace
 
+bool HyperParameters::recurrent() const {
+  return std::any_of(layers.begin(), layers.end(), [](const LayerSpec& layer) { return layer.recurrent(); });
+}
+
+const AttentionSpec& HyperParameters::first_attention() const {
+  const auto first =
+      std::find_if(layers.begin(), layers.end(), [](const LayerSpec& layer) { return !layer.recurrent(); });
+  CHECK(first != layers.end());
+  return first->attention;
+}
+
 int32_t HyperParameters::block_groups() const {
   int32_t groups = 1;
   for (const LayerSpec& layer : layers) groups = std::max(groups, layer.block_group + 1);
@@ -111,6 +118,7 @@ int32_t HyperParameters::block_groups() const {
 std::vector<int64_t> HyperParameters::group_windows() const {
   std::vector<int64_t> windows(static_cast<size_t>(block_groups()));
   for (const LayerSpec& layer : layers) {
+    if (layer.block_group == kNoBlockGroup) continue;
     const AttentionSpec& attention = layer.attention;
     windows[static_cast<size_t>(layer.block_group)] = attention.kind == AttentionKind::kWindowed ? attention.window : 0;
   }
@@ -148,7 +156,8 @@ absl::StatusOr<HyperParameters> ReadHyperParameters(const GgufFile& file) {
     layer.post_norms = architecture->post_norms;
   }
   RETURN_IF_ERROR(ReadAttentions(keys, *architecture, file, blocks, hyper));
-  RETURN_IF_ERROR(ReadFfns(keys, *architecture, blocks, hyper));
+  if (architecture->delta_net) RETURN_IF_ERROR(ReadDeltaNets(keys, *architecture, blocks, hyper));
+  RETURN_IF_ERROR(ReadFfns(keys, *architecture, file, blocks, hyper));
   RETURN_IF_ERROR(ReadScales(keys, *architecture, hyper));
   return hyper;
 }

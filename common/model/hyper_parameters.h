@@ -68,6 +68,8 @@ struct AttentionSpec {
   int64_t q_rank = 0;     // of latent attention: q = Wq_b RMSNorm(Wq_a x) through so many elements; 0: q = Wq x
   bool qkv_bias = false;  // q, k and v must have biases (qwen2); where it is false they may
   QkNorm qk_norm = QkNorm::kNone;
+  // Wq gives of each head H rows of q, then H of a gate: sigmoid(gate) multiplies the head's output.
+  bool gated = false;
   bool sinks = false;      // a score of its own for each head, which joins the softmax and has no value (gpt-oss)
   double score_scale = 0;  // 1/sqrt(H), unless the model says otherwise
   double score_cap = 0;    // score = cap * tanh(score / cap) (gemma2); 0: none
@@ -75,6 +77,7 @@ struct AttentionSpec {
 
   bool latent() const { return kv_rank > 0; }
   int64_t q_width() const { return heads * head_dim; }
+  int64_t q_rows() const { return gated ? 2 * q_width() : q_width(); }  // of Wq
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t output_width() const { return heads * value_dim; }  // of Wo's input
   int64_t group() const { return heads / kv_heads; }          // query heads to a KV head
@@ -82,6 +85,42 @@ struct AttentionSpec {
   int64_t key_dim() const { return latent() ? kv_rank + rope.dims : head_dim; }
   int64_t cached_value_dim() const { return latent() ? kv_rank : head_dim; }
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
+};
+
+// Gated delta net (Yang et al. 2024): linear attention that keeps, whatever the length of a sequence, a state of
+// value_heads matrices and the last conv_kernel - 1 inputs of a convolution. Of a row h, with KD = key_heads * d and
+// VD = value_heads * d:
+//   u = Wqkv h [2 KD + VD], z = Wz h [VD], b = Wb h, a = Wa h [value_heads]
+//   y = SiLU(sum_t w[t] u of the position conv_kernel - 1 - t before), which is q, k [key_heads][d] and
+//       v [value_heads][d]
+//   q, k each divided by max(its norm, norm_eps); q also by sqrt(d)
+//   of each value head, S [d of the key][d of the value]: S = e^g S; S += k (sigmoid(b) (v - k S))^T; o = q S,
+//       with g = softplus(a + dt_bias) * decay, decay < 0; all in f32
+//   x += Wout (RMSNorm(o of each head) * SiLU(z))
+// The step form, row after row, is the definition: a result's bits depend on nothing else.
+struct DeltaNetSpec {
+  int64_t conv_kernel = 0;  // c, kMinConvKernel .. kMaxConvKernel
+  int64_t key_heads = 0;    // Hk
+  int64_t value_heads = 0;  // Hv, a multiple of key_heads
+  int64_t head_dim = 0;     // d
+  bool grouped = false;     // value head h goes with key head h / (Hv / Hk) (qwen3next); else with h mod Hk (qwen35)
+
+  int64_t key_width() const { return key_heads * head_dim; }
+  int64_t value_width() const { return value_heads * head_dim; }
+  int64_t conv_width() const { return 2 * key_width() + value_width(); }
+  int64_t key_head_of(int64_t value_head) const {
+    return grouped ? value_head / (value_heads / key_heads) : value_head % key_heads;
+  }
+  // Floats of a sequence's state in one layer: the matrices, and the convolution's last inputs.
+  int64_t conv_floats() const { return (conv_kernel - 1) * conv_width(); }
+  int64_t state_floats() const { return conv_floats() + value_heads * head_dim * head_dim; }
+  friend bool operator==(const DeltaNetSpec&, const DeltaNetSpec&) = default;
+};
+
+// What mixes a row with those before it.
+enum class MixerKind {
+  kAttention,  // over K and V that blocks of the layer's block group keep
+  kDeltaNet,   // with a part of its sequence's state slot; no blocks
 };
 
 // Of g = Wgate m and u = Wup m.
@@ -120,22 +159,30 @@ struct FfnSpec {
   Activation activation = Activation::kSwiglu;
   int64_t width = 0;  // F, of one unit
   int64_t experts = 0, experts_used = 0;
-  int64_t shared_width = 0;  // kExperts: of a dense unit beside them whose output is added unweighted; 0: none
-  RouterSpec router;         // kExperts
+  int64_t shared_width = 0;   // kExperts: of a dense unit beside them whose output is added; 0: none
+  bool shared_gated = false;  // it is multiplied by sigmoid(shared_gate . m)
+  RouterSpec router;          // kExperts
 
   friend bool operator==(const FfnSpec&, const FfnSpec&) = default;
 };
 
+inline constexpr int32_t kNoBlockGroup = -1;
+
 // One transformer layer. Each half applies RMSNorm to input, output or both, and adds residual_scale * output.
 struct LayerSpec {
-  AttentionSpec attention;
+  MixerKind mixer = MixerKind::kAttention;
+  AttentionSpec attention;  // kAttention
+  DeltaNetSpec delta_net;   // kDeltaNet
   FfnSpec ffn;
   float norm_eps = 0;
   bool pre_norms = true;    // of the inputs
   bool post_norms = false;  // of the outputs, before they are added (gemma, olmo2)
   float residual_scale = 1;
-  int32_t block_group = 0;  // of its KV: see BlockLists in common/step/step.h
+  int32_t block_group = 0;  // of its KV: see BlockLists in common/step/step.h; kNoBlockGroup: it has a state instead
 
+  bool recurrent() const { return mixer == MixerKind::kDeltaNet; }
+  // Floats of a sequence's state in this layer; 0: it has none.
+  int64_t state_floats() const { return recurrent() ? delta_net.state_floats() : 0; }
   // Whether the output of a half must be whole before it is added.
   bool completes_outputs() const { return post_norms || residual_scale != 1; }
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
@@ -170,7 +217,9 @@ struct HyperParameters {
   float logit_cap = 0;            // then logit = cap * tanh(logit / cap) (gemma2); 0: none
 
   int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
-  int32_t block_groups() const;  // the layers' block_group are 0 .. block_groups() - 1
+  bool recurrent() const;                        // whether some layer has a state; at least one has blocks
+  const AttentionSpec& first_attention() const;  // of the first layer that has blocks
+  int32_t block_groups() const;  // the block_group of layers that have blocks are 0 .. block_groups() - 1
   // [groups] 0: its layers see all positions; W: a row sees its own position and the W - 1 before it.
   std::vector<int64_t> group_windows() const;
 };
@@ -184,8 +233,9 @@ inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxContext = int64_t{1} << 30;
 inline constexpr int64_t kMaxWidth = int64_t{1} << 24;
 inline constexpr int64_t kMaxHeads = int64_t{1} << 16;
-inline constexpr int64_t kMaxHeadDim = 1024;              // of a query, key or value
-inline constexpr int64_t kMaxExperts = int64_t{1} << 12;  // what routing a row takes grows with its square
+inline constexpr int64_t kMaxHeadDim = 1024;                      // of a query, key or value
+inline constexpr int64_t kMinConvKernel = 2, kMaxConvKernel = 8;  // of a delta net
+inline constexpr int64_t kMaxExperts = int64_t{1} << 12;          // what routing a row takes grows with its square
 
 }  // namespace stagecoach
 

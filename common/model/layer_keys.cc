@@ -166,6 +166,7 @@ absl::StatusOr<AttentionSpec> ReadCommon(const KeyReader& keys, const Architectu
   const bool has_norms = !architecture.optional_qk_norm || file.FindTensor("blk.0.attn_q_norm.weight") != nullptr;
   attention.qk_norm = has_norms ? architecture.qk_norm : QkNorm::kNone;
   attention.sinks = architecture.sinks;
+  attention.gated = architecture.delta_net;
   attention.rope.pairs = architecture.pairs;
   attention.rope.factors = architecture.rope_factors;
   RETURN_IF_ERROR(ReadHeadCounts(keys, blocks, attention));
@@ -302,9 +303,28 @@ absl::Status ReadRouter(const KeyReader& keys, const Architecture& architecture,
   return ReadGroups(keys, ffn, router);
 }
 
-absl::Status ReadShared(const KeyReader& keys, const Architecture& architecture, FfnSpec& ffn) {
+constexpr const char* kSharedWidth = "expert_shared_feed_forward_length";
+
+// Of architectures whose one shared unit has a width of its own. Readers of files that do not say it disagree about
+// what it is then; the tensors know.
+absl::Status ReadGatedShared(const KeyReader& keys, const GgufFile& file, FfnSpec& ffn) {
+  int64_t width = 0;
+  if (!keys.Has(kSharedWidth)) {
+    const GgufTensor* gate = file.FindTensor("blk.0.ffn_gate_shexp.weight");
+    width = gate == nullptr ? 0 : gate->rows();
+  }
+  ASSIGN_OR_RETURN(ffn.shared_width, keys.Int(kSharedWidth, 0, kMaxWidth, width));
+  if (ffn.shared_width > kMaxWidth) {
+    return keys.Invalid(kSharedWidth, "is missing, and tensor 'blk.0.ffn_gate_shexp.weight' has ", ffn.shared_width,
+                        " rows, expected at most ", kMaxWidth);
+  }
+  ffn.shared_gated = ffn.shared_width > 0;
+  return absl::OkStatus();
+}
+
+absl::Status ReadShared(const KeyReader& keys, const Architecture& architecture, const GgufFile& file, FfnSpec& ffn) {
+  if (architecture.delta_net) return ReadGatedShared(keys, file, ffn);
   constexpr const char* kCount = "expert_shared_count";
-  constexpr const char* kSharedWidth = "expert_shared_feed_forward_length";
   ASSIGN_OR_RETURN(const int64_t units, keys.Int(kCount, 0, kMaxExperts, 0));
   ASSIGN_OR_RETURN(const int64_t width, keys.Int(kSharedWidth, 0, kMaxWidth, 0));
   if (architecture.shared) {
@@ -321,8 +341,8 @@ absl::Status ReadShared(const KeyReader& keys, const Architecture& architecture,
 }
 
 // Of the layers that have experts.
-absl::StatusOr<FfnSpec> ReadExperts(const KeyReader& keys, const Architecture& architecture, int64_t experts,
-                                    int64_t blocks, const HyperParameters& hyper) {
+absl::StatusOr<FfnSpec> ReadExperts(const KeyReader& keys, const Architecture& architecture, const GgufFile& file,
+                                    int64_t experts, int64_t blocks, const HyperParameters& hyper) {
   FfnSpec ffn;
   ffn.kind = FfnKind::kExperts;
   ffn.activation = architecture.activation;
@@ -331,7 +351,7 @@ absl::StatusOr<FfnSpec> ReadExperts(const KeyReader& keys, const Architecture& a
   const char* width = keys.Has(kExpertWidth) ? kExpertWidth : kWidth;
   ASSIGN_OR_RETURN(ffn.width, keys.UniformInt(width, blocks, 1, kMaxWidth));
   RETURN_IF_ERROR(ReadRouter(keys, architecture, blocks, hyper, ffn));
-  RETURN_IF_ERROR(ReadShared(keys, architecture, ffn));
+  RETURN_IF_ERROR(ReadShared(keys, architecture, file, ffn));
   return ffn;
 }
 
@@ -348,7 +368,8 @@ absl::Status ReadAttentions(const KeyReader& keys, const Architecture& architect
   return ReadWindows(keys, architecture, blocks, hyper);
 }
 
-absl::Status ReadFfns(const KeyReader& keys, const Architecture& architecture, int64_t blocks, HyperParameters& hyper) {
+absl::Status ReadFfns(const KeyReader& keys, const Architecture& architecture, const GgufFile& file, int64_t blocks,
+                      HyperParameters& hyper) {
   const bool required = architecture.experts == Presence::kRequired;
   const auto none = required ? std::optional<int64_t>() : 0;
   ASSIGN_OR_RETURN(const int64_t experts, keys.Int("expert_count", required ? 1 : 0, kMaxExperts, none));
@@ -360,7 +381,7 @@ absl::Status ReadFfns(const KeyReader& keys, const Architecture& architecture, i
   FfnSpec with_experts;
   if (experts > 0) {
     ASSIGN_OR_RETURN(first, keys.Int("leading_dense_block_count", 0, blocks, 0));
-    ASSIGN_OR_RETURN(with_experts, ReadExperts(keys, architecture, experts, blocks, hyper));
+    ASSIGN_OR_RETURN(with_experts, ReadExperts(keys, architecture, file, experts, blocks, hyper));
   }
   std::vector<int64_t> widths;
   if (first > 0) {

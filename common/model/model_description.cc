@@ -88,11 +88,12 @@ class TensorFinder {
     for (const GgufTensor& tensor : file_.tensors()) {
       // Factors of positions are in files of models that have no positions, too.
       const bool unused_by_design = absl::EndsWith(tensor.name, ".attn_rot_embd.weight") ||
-                                    (architecture.rope_factors && tensor.name == "rope_freqs.weight");
+                                    (architecture.rope_factors && tensor.name == "rope_freqs.weight") ||
+                                    (architecture.delta_net && tensor.name == "output_extra.weight");  // a draft's
       if (unused_by_design || used_.contains(&tensor)) continue;
       const int64_t layer = LayerOfTensor(tensor.name);
       if (layer >= hyper.layer_count() && layer < hyper.layer_count() + hyper.skipped_layers) {
-        if (file_.FindTensor(absl::StrCat("blk.", layer, ".nextn.eh_proj.weight")) != nullptr) continue;
+        if (HasDraft(layer)) continue;
         Invalid("key '", hyper.architecture, ".nextn_predict_layers' is ", hyper.skipped_layers, ", so block ", layer,
                 " would draft only, but it has '", tensor.name, "' and no 'nextn.eh_proj.weight'");
       } else {
@@ -106,6 +107,14 @@ class TensorFinder {
   }
 
  private:
+  // Some of Qwen's lack the matrix that joins a token to a hidden state.
+  bool HasDraft(int64_t layer) const {
+    const auto has = [&](const char* name) {
+      return file_.FindTensor(absl::StrCat("blk.", layer, ".nextn.", name)) != nullptr;
+    };
+    return has("eh_proj.weight") || (has("enorm.weight") && has("hnorm.weight"));
+  }
+
   template <typename... Parts>
   void Invalid(const Parts&... parts) {
     status_.Update(absl::InvalidArgumentError(absl::StrCat("'", file_.path(), "': ", parts...)));
@@ -126,8 +135,12 @@ class LayerFinder {
 
   void FindAll() {
     FindNorms();
-    spec_.attention.latent() ? FindLatent() : FindQkv();
-    FindAttentionRest();
+    if (spec_.recurrent()) {
+      FindDeltaNet();
+    } else {
+      spec_.attention.latent() ? FindLatent() : FindQkv();
+      FindAttentionRest();
+    }
     spec_.ffn.kind == FfnKind::kExperts ? FindExperts() : FindDense();
   }
 
@@ -145,14 +158,16 @@ class LayerFinder {
 
   void FindQkv() {
     const AttentionSpec& spec = spec_.attention;
-    const int64_t q = spec.q_width(), kv = spec.kv_width();
+    const int64_t q = spec.q_rows(), kv = spec.kv_width();
     find_.Matrix("attn_qkv.weight", {hidden_, q + 2 * kv}, false, layer_.attn_qkv);
     if (layer_.attn_qkv != nullptr) {
+      if (spec.gated) return;  // gated attention has no biases
       return find_.Vector("attn_qkv.bias", {q + 2 * kv}, spec.qkv_bias, layer_.attn_qkv_bias);
     }
     find_.Matrix("attn_q.weight", {hidden_, q}, true, layer_.attn_q);
     find_.Matrix("attn_k.weight", {hidden_, kv}, true, layer_.attn_k);
     find_.Matrix("attn_v.weight", {hidden_, kv}, true, layer_.attn_v);
+    if (spec.gated) return;
     find_.Vector("attn_q.bias", {q}, spec.qkv_bias, layer_.attn_q_bias);
     find_.Vector("attn_k.bias", {kv}, spec.qkv_bias, layer_.attn_k_bias);
     find_.Vector("attn_v.bias", {kv}, spec.qkv_bias, layer_.attn_v_bias);
@@ -184,6 +199,29 @@ class LayerFinder {
     if (spec.sinks) find_.Vector("attn_sinks.weight", {spec.heads}, true, layer_.attn_sinks);
     find_.Matrix("attn_output.weight", {spec.output_width(), hidden_}, true, layer_.attn_output);
     find_.Vector("attn_output.bias", {hidden_}, architecture_.output_bias, layer_.attn_output_bias);
+  }
+
+  void FindDeltaNet() {
+    const DeltaNetSpec& spec = spec_.delta_net;
+    const int64_t heads = spec.value_heads, width = spec.value_width(), mixed = spec.conv_width();
+    // Fused rows go by key head, as value heads do only where they are grouped. Files of grouped heads have ssm_ba:
+    // without it some programs take the heads for dealt out, and nobody knows who is right.
+    if (spec.grouped) find_.Matrix("ssm_in.weight", {hidden_, mixed + width}, false, layer_.mix_qkvz);
+    if (layer_.mix_qkvz == nullptr) {
+      find_.Matrix("attn_qkv.weight", {hidden_, mixed}, true, layer_.mix_qkv);
+      find_.Matrix("attn_gate.weight", {hidden_, width}, true, layer_.mix_z);
+    }
+    if (spec.grouped) {
+      find_.Matrix("ssm_ba.weight", {hidden_, 2 * heads}, true, layer_.mix_ba);
+    } else {
+      find_.Matrix("ssm_beta.weight", {hidden_, heads}, true, layer_.mix_beta);
+      find_.Matrix("ssm_alpha.weight", {hidden_, heads}, true, layer_.mix_alpha);
+    }
+    find_.Vector("ssm_conv1d.weight", {spec.conv_kernel, mixed}, true, layer_.mix_conv);
+    find_.Vector("ssm_dt.bias", {heads}, true, layer_.mix_dt);
+    find_.Vector("ssm_a", {heads}, true, layer_.mix_decay);
+    find_.Vector("ssm_norm.weight", {spec.head_dim}, true, layer_.mix_norm);
+    find_.Matrix("ssm_out.weight", {width, hidden_}, true, layer_.mix_out);
   }
 
   void FindDense() {
@@ -221,6 +259,7 @@ class LayerFinder {
     find_.Matrix("ffn_gate_shexp.weight", {hidden_, ffn.shared_width}, true, layer_.ffn_gate);
     find_.Matrix("ffn_up_shexp.weight", {hidden_, ffn.shared_width}, true, layer_.ffn_up);
     find_.Matrix("ffn_down_shexp.weight", {ffn.shared_width, hidden_}, true, layer_.ffn_down);
+    if (ffn.shared_gated) find_.Vector("ffn_gate_inp_shexp.weight", {hidden_}, true, layer_.shared_gate);
   }
 
   const Architecture& architecture_;
@@ -235,12 +274,14 @@ class LayerFinder {
 std::vector<const GgufTensor*> LayerTensors::All() const {
   std::vector<const GgufTensor*> present;
   for (const GgufTensor* tensor :
-       {attn_norm,      attn_q,        attn_k,         attn_v,       attn_qkv,       attn_q_bias,  attn_k_bias,
-        attn_v_bias,    attn_qkv_bias, attn_q_norm,    attn_k_norm,  attn_sinks,     attn_q_a,     attn_q_a_norm,
-        attn_q_b,       attn_kv_a,     attn_kv_a_norm, attn_k_b,     attn_v_b,       attn_output,  attn_output_bias,
-        attn_post_norm, ffn_norm,      router,         router_bias,  selection_bias, gate_exps,    up_exps,
-        gate_up_exps,   down_exps,     gate_exps_bias, up_exps_bias, down_exps_bias, ffn_gate,     ffn_up,
-        ffn_gate_up,    ffn_down,      ffn_gate_bias,  ffn_up_bias,  ffn_down_bias,  ffn_post_norm}) {
+       {attn_norm,      attn_q,         attn_k,         attn_v,       attn_qkv,   attn_q_bias,  attn_k_bias,
+        attn_v_bias,    attn_qkv_bias,  attn_q_norm,    attn_k_norm,  attn_sinks, attn_q_a,     attn_q_a_norm,
+        attn_q_b,       attn_kv_a,      attn_kv_a_norm, attn_k_b,     attn_v_b,   attn_output,  attn_output_bias,
+        attn_post_norm, mix_qkv,        mix_z,          mix_qkvz,     mix_beta,   mix_alpha,    mix_ba,
+        mix_conv,       mix_dt,         mix_decay,      mix_norm,     mix_out,    ffn_norm,     router,
+        router_bias,    selection_bias, shared_gate,    gate_exps,    up_exps,    gate_up_exps, down_exps,
+        gate_exps_bias, up_exps_bias,   down_exps_bias, ffn_gate,     ffn_up,     ffn_gate_up,  ffn_down,
+        ffn_gate_bias,  ffn_up_bias,    ffn_down_bias,  ffn_post_norm}) {
     if (tensor != nullptr) present.push_back(tensor);
   }
   return present;

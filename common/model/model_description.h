@@ -17,10 +17,10 @@ namespace stagecoach {
 // The tensors of one layer; pointers into the GgufFile, nullptr: the model has none. Matrices are [out, in].
 struct LayerTensors {
   const GgufTensor* attn_norm = nullptr;         // [D]; nullptr without pre_norms
-  const GgufTensor* attn_q = nullptr;            // [Nq*H, D]; nullptr when fused, and with q_rank
+  const GgufTensor* attn_q = nullptr;            // [q_rows, D]; nullptr when fused, and with q_rank
   const GgufTensor* attn_k = nullptr;            // [Nk*H, D]
   const GgufTensor* attn_v = nullptr;            // [Nk*H, D]
-  const GgufTensor* attn_qkv = nullptr;          // [(Nq+2Nk)*H, D]: rows of q, then k, then v; nullptr when separate
+  const GgufTensor* attn_qkv = nullptr;          // [q_rows+2Nk*H, D]: rows of q, then k, then v; nullptr when separate
   const GgufTensor* attn_q_bias = nullptr;       // [Nq*H]
   const GgufTensor* attn_k_bias = nullptr;       // [Nk*H]
   const GgufTensor* attn_v_bias = nullptr;       // [Nk*H]
@@ -41,6 +41,20 @@ struct LayerTensors {
   const GgufTensor* attn_k_b = nullptr;        // [Nq][r, H - d]
   const GgufTensor* attn_v_b = nullptr;        // [Nq][value_dim, r]
 
+  // MixerKind::kDeltaNet, which has attn_norm too: KD, VD, Hv, c and d are of DeltaNetSpec. Fused rows go by key head:
+  // of qkvz d of q, d of k, then v and z of its value heads; of ba the betas, then the alphas of its value heads.
+  const GgufTensor* mix_qkv = nullptr;    // [2 KD + VD, D]: rows of all q, all k, all v; nullptr when fused
+  const GgufTensor* mix_z = nullptr;      // [VD, D]; nullptr when fused
+  const GgufTensor* mix_qkvz = nullptr;   // [2 KD + 2 VD, D]; nullptr when separate
+  const GgufTensor* mix_beta = nullptr;   // [Hv, D]; nullptr when fused
+  const GgufTensor* mix_alpha = nullptr;  // [Hv, D]; nullptr when fused
+  const GgufTensor* mix_ba = nullptr;     // [2 Hv, D]; nullptr when separate
+  const GgufTensor* mix_conv = nullptr;   // [2 KD + VD, c], its last column is of the current row
+  const GgufTensor* mix_dt = nullptr;     // [Hv], added to the alphas
+  const GgufTensor* mix_decay = nullptr;  // [Hv], negative
+  const GgufTensor* mix_norm = nullptr;   // [d], shared by the heads
+  const GgufTensor* mix_out = nullptr;    // [D, VD]
+
   const GgufTensor* ffn_norm = nullptr;       // [D]; nullptr without pre_norms
   const GgufTensor* ffn_gate = nullptr;       // [F, D]; nullptr when fused
   const GgufTensor* ffn_up = nullptr;         // [F, D]
@@ -53,6 +67,7 @@ struct LayerTensors {
 
   // FfnKind::kExperts; ffn_gate, ffn_up and ffn_down are then the shared unit's, of shared_width.
   const GgufTensor* router = nullptr;          // [E, D]
+  const GgufTensor* shared_gate = nullptr;     // [D], of FfnSpec::shared_gated
   const GgufTensor* router_bias = nullptr;     // [E], of the logits
   const GgufTensor* selection_bias = nullptr;  // [E], of the choice alone
   const GgufTensor* gate_exps = nullptr;       // [E][F, D]; nullptr when fused

@@ -68,6 +68,8 @@ void VisitSlice(Fields& fields, Slice& slice) {
   fields.Field("start", slice.start, kSmallNumber);
   fields.Field("count", slice.count, kSmallNumber);
   fields.Field("sample", slice.sample);
+  fields.Optional("state_read", slice.state_read, kNoSlot, kSmallNumber);
+  fields.Optional("state_write", slice.state_write, kNoSlot, kSmallNumber);
 }
 
 template <typename Fields, typename Times>
@@ -89,6 +91,7 @@ void VisitCommand(Fields& fields, Command& command) {
   fields.Field("output_tokens", command.output_tokens, kWholeNumber);
   fields.Field("max_new_tokens", command.max_new_tokens, kWholeNumber);
   fields.Optional("score_from", command.score_from, -1, kWholeNumber);
+  fields.Optional("conversation_tokens", command.conversation_tokens, -1, kWholeNumber);
   fields.Optional("tenant", command.tenant, 0, kWholeNumber);
   fields.Optional("weight", command.weight, 1, NumberRange{0, 1e9});
   fields.Optional("priority_class", command.priority_class, 1, kSmallNumber);
@@ -137,6 +140,8 @@ void VisitJob(Fields& fields, Job& job) {
   fields.Optional("experts", job.experts, 0, NumberRange{0, 1});
   fields.Optional("experts_chosen", job.experts_chosen, 1, NumberRange{0, 1});
   fields.Integers("group_windows", job.group_windows, kWholeNumber);
+  fields.Optional("state_slots", job.state_slots, 0, kSmallNumber);
+  fields.Optional("state_blocks", job.state_blocks, 0, kSmallNumber);
 }
 
 template <typename Fields, typename Record>

@@ -41,6 +41,7 @@ struct RecordedCommand {
   int64_t output_tokens = 0;  // produced by an earlier job
   int64_t max_new_tokens = 0;
   int64_t score_from = -1;
+  int64_t conversation_tokens = -1;
   uint64_t tenant = 0;  // what it is known by there, of 63 bits; 0: it has no name
   double weight = 1;
   int32_t priority_class = 1;
@@ -79,13 +80,14 @@ struct StepRecord {
     SequenceId sequence = 0;
     int32_t start = 0, count = 0;
     bool sample = false;
+    SlotId state_read = kNoSlot, state_write = kNoSlot;
   };
   StepRecord() = default;
   StepRecord(const MicroBatch& batch, const StepResult& result)
       : number(batch.number), shutdown(batch.shutdown), times(result.times) {
     slices.reserve(batch.slices.size());
     for (const SequenceSlice& slice : batch.slices) {
-      slices.push_back({slice.sequence, slice.start, slice.count, slice.sample});
+      slices.push_back({slice.sequence, slice.start, slice.count, slice.sample, slice.state_read, slice.state_write});
     }
   }
 

@@ -53,6 +53,11 @@ struct SequenceSlice {
   // than before, 0 of a group without a window, and no place that a row of the slice sees. The blocks are given back
   // before new_blocks are taken: this slice and those behind it may get them.
   std::vector<int32_t> released_blocks;
+  // Of a model with recurrent layers, on every stage alike: the slots of the state that stands before the first row
+  // (kNoSlot: zeros, at position 0) and of the one behind the last, which may be the same. Without such layers both are
+  // kNoSlot. A slot that a slice writes is named by no other slice of the micro-batch, and remembers how many rows it
+  // is the state of; one with another number is not read.
+  SlotId state_read = kNoSlot, state_write = kNoSlot;
   friend bool operator==(const SequenceSlice&, const SequenceSlice&) = default;
 };
 

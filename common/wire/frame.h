@@ -38,6 +38,7 @@ struct FrameLimits {
   int64_t context = 0;                 // most tokens a sequence may have
   std::vector<int32_t> group_blocks;   // [groups] of the KV pools
   std::vector<int64_t> group_windows;  // [groups] 0: none; empty where no group has one
+  int32_t state_slots = 0;             // of recurrent states; 0: slices name none
   int32_t block_tokens = 0;
   int32_t max_rows = 0;  // of a micro-batch
   int32_t max_slices = 0;

@@ -1,5 +1,7 @@
+#include <limits>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -155,6 +157,21 @@ absl::Status CheckNewBlocks(const FrameLimits& limits, const std::string& at, co
   return absl::OkStatus();
 }
 
+// Which rows a slot holds, the stages know.
+absl::Status CheckState(const FrameLimits& limits, const std::string& at, const SequenceSlice& slice) {
+  const bool continues = limits.state_slots > 0 && slice.start > 0;
+  const int64_t last = limits.state_slots - 1;
+  const auto check = [&](absl::string_view field, SlotId slot, bool named) {
+    if (named) return CheckRange(at, field, slot, 0, last);
+    if (slot == kNoSlot) return absl::OkStatus();
+    return FieldError(absl::StrCat(at, field), slot,
+                      limits.state_slots == 0 ? "none: the model has no recurrent states"
+                                              : "none: before its first row a sequence has a state of zeros");
+  };
+  RETURN_IF_ERROR(check(".state_read", slice.state_read, continues));
+  return check(".state_write", slice.state_write, limits.state_slots > 0);
+}
+
 absl::Status CheckSlice(const FrameLimits& limits, const std::string& at, const SequenceSlice& slice, bool has_hidden) {
   RETURN_IF_ERROR(CheckRange(at, ".start", slice.start, 0, limits.context - 1));
   RETURN_IF_ERROR(CheckRange(at, ".count", slice.count, 1, limits.max_rows));
@@ -168,9 +185,28 @@ absl::Status CheckSlice(const FrameLimits& limits, const std::string& at, const 
       !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("frame field '", at, "': ", status.message()));
   }
+  RETURN_IF_ERROR(CheckState(limits, at, slice));
   if (slice.targets.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckCount(at, ".targets", slice.targets.size(), slice.count, slice));
   return CheckEntries(at, ".targets", slice.targets, kNoToken, limits.vocab - 1);
+}
+
+// A slot that a slice writes is named by no other: the slices of a micro-batch are computed in any order.
+absl::Status CheckStatesApart(const std::vector<SequenceSlice>& slices) {
+  absl::flat_hash_map<SlotId, size_t> writers;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const auto [writer, is_new] = writers.try_emplace(slices[i].state_write, i);
+    if (is_new) continue;
+    return FieldError(absl::StrCat("step.slices[", i, "].state_write"), slices[i].state_write,
+                      absl::StrCat("another one: step.slices[", writer->second, "] writes it"));
+  }
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const auto writer = writers.find(slices[i].state_read);
+    if (slices[i].state_read == kNoSlot || writer == writers.end() || writer->second == i) continue;
+    return FieldError(absl::StrCat("step.slices[", i, "].state_read"), slices[i].state_read,
+                      absl::StrCat("another one: step.slices[", writer->second, "] writes it"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckSlices(const FrameLimits& limits, const std::vector<SequenceSlice>& slices, bool has_hidden) {
@@ -184,7 +220,7 @@ absl::Status CheckSlices(const FrameLimits& limits, const std::vector<SequenceSl
     rows += slices[i].count;
     RETURN_IF_ERROR(CheckRange("", "step.slices rows in all", rows, 0, limits.max_rows));
   }
-  return absl::OkStatus();
+  return limits.state_slots > 0 ? CheckStatesApart(slices) : absl::OkStatus();
 }
 
 absl::Status CheckSampled(const FrameLimits& limits, const std::vector<SampledToken>& tokens) {
@@ -286,6 +322,9 @@ std::vector<T> Get(const google::protobuf::RepeatedField<T>& values) {
   return std::vector<T>(values.begin(), values.end());
 }
 
+// Slots travel one higher. Of what is no slot anything may come but one.
+SlotId GetSlot(int32_t value) { return value == std::numeric_limits<int32_t>::min() ? value : value - 1; }
+
 SequenceSlice Get(const pb::SequenceSlice& in) {
   SequenceSlice slice;
   slice.sequence = in.sequence();
@@ -297,6 +336,8 @@ SequenceSlice Get(const pb::SequenceSlice& in) {
   slice.sample = in.sample();
   slice.targets = Get(in.targets());
   slice.released_blocks = Get(in.released_blocks());
+  slice.state_read = GetSlot(in.state_read());
+  slice.state_write = GetSlot(in.state_write());
   return slice;
 }
 

@@ -24,6 +24,8 @@ void Put(const SequenceSlice& slice, bool with_tokens, pb::SequenceSlice* out) {
   out->set_sample(slice.sample);
   Put(slice.targets, out->mutable_targets());
   Put(slice.released_blocks, out->mutable_released_blocks());
+  out->set_state_read(slice.state_read + 1);  // 0, which takes no bytes: none
+  out->set_state_write(slice.state_write + 1);
 }
 
 void Put(const MicroBatch& batch, bool with_tokens, pb::StepHeader* out) {

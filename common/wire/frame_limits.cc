@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr size_t kTag = 1;                  // all field numbers are below 16, but for the oneof's 16 and OpenSequence's
+constexpr size_t kTag = 1;                  // field numbers are below 16, but for the oneof's 16 and some from 100 on:
 constexpr size_t kTwoByteTag = 2;           // ... two
 constexpr size_t kId = 5;                   // a varint of a non-negative int32, or of a length below 4 GiB
 constexpr size_t kSigned = 10;              // a varint of an int32 that may be negative
@@ -33,6 +33,7 @@ constexpr size_t kSamplingBytes =
 constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes + (kTwoByteTag + kId);
 // Without the entries of its lists, and without its blocks.
 constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 2 * kMessage + (kTag + 1);
+constexpr size_t kStatesBytes = 2 * (kTwoByteTag + kId);          // the slots of a slice
 constexpr size_t kBlockListBytes = kTwoByteTag + kId + kMessage;  // of one group, without the ids
 constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) + (kTag + 1) +
                                  kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
@@ -68,7 +69,8 @@ size_t FrameLimits::MaxStepHeaderBytes() const {
   const size_t shared_blocks = Count(max_open_tokens / block_tokens);
   const size_t blocks = group_blocks.size() * (2 * slices * kBlockListBytes + kId * (new_blocks + shared_blocks));
   const size_t released = group_windows.empty() ? 0 : slices * (kMessage + kId * group_blocks.size());
-  const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + released + (kTag + 1);
+  const size_t states = state_slots == 0 ? 0 : slices * kStatesBytes;
+  const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + released + states + (kTag + 1);
   return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + ChecksumBytes(*this) + step);
 }
 

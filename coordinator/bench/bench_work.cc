@@ -124,6 +124,8 @@ absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, KvType kv_typ
     }
     (layer.window > 0 ? work.window_kv_token_bytes : work.kv_token_bytes) += layer.kv_token_bytes;
     (layer.window > 0 ? work.window_attention_ops : work.attention_ops) += layer.attention_ops;
+    work.state_bytes += layer.state_bytes;
+    work.state_ops += layer.state_ops;
   }
   AddMatrix(*model.output, 1, &work.head_ops);
   return work;
@@ -140,7 +142,8 @@ Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& s
   const double within = test.prefill() ? PromptPositions(rows, work.window)
                                        : std::min(positions, rows * static_cast<double>(work.window));
   const double head_rows = test.prefill() ? 1 : rows;
-  double ops = positions * work.attention_ops + within * work.window_attention_ops, ideal_s = 0;
+  double ops = positions * work.attention_ops + within * work.window_attention_ops + rows * work.state_ops;
+  double ideal_s = 0;
   if (peaks != nullptr && peaks->gops.contains("f32") && peaks->gops.at("f32") > 0) {
     ideal_s = ops / (peaks->gops.at("f32") * 1e9);
   }
@@ -151,7 +154,7 @@ Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& s
   if (test.prefill()) return rates;
   const auto passes = static_cast<double>(sample.passes);
   const double bytes = (passes > 0 ? passes * work.weights.BytesTouched(rows / passes) : 0) +
-                       positions * work.kv_token_bytes + within * work.window_kv_token_bytes;
+                       positions * work.kv_token_bytes + within * work.window_kv_token_bytes + rows * work.state_bytes;
   rates.read_gbps = bytes / seconds * 1e-9;
   if (peaks != nullptr && peaks->read_gbps > 0) rates.read_share = rates.read_gbps / peaks->read_gbps;
   return rates;

@@ -66,16 +66,17 @@ struct ModelWork {
   // Likewise, of the layers that see `window` positions only.
   int64_t window = 0;
   double window_kv_token_bytes = 0, window_attention_ops = 0;
+  double state_bytes = 0, state_ops = 0;  // of a sequence's recurrent states, and of one row and these, all layers
 };
 absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, KvType kv_type);
 
 // Rates of one repetition, and their shares of the ceilings; a share is 0 when there are no peaks to compare with.
 struct Rates {
-  double read_gbps = 0;  // decode: weights once a pass, of experts those that its rows are expected to choose, and the
-                         // K and V that were attended to. Prefill: 0
+  double read_gbps = 0;  // decode: weights once a pass, of experts those that its rows are expected to choose, the K
+                         // and V that were attended to, and recurrent states (writing them is not counted). Prefill: 0
   double read_share = 0;
-  double gops = 0;  // matrices and attention
-  // The minimum time of the multiply-adds over the time taken: matrices at the peak of their type, attention at that of
+  double gops = 0;  // matrices, attention and recurrent states
+  // The minimum time of the multiply-adds over the time taken: matrices at the peak of their type, the rest at that of
   // f32.
   double peak_share = 0;
 };

@@ -1,11 +1,13 @@
 // inspect: what a GGUF file holds, whether or not it can run here.
 
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
+#include "common/model/footprint.h"
 #include "common/quant/tensor_type.h"
 #include "coordinator/cli/chat/chat_screen.h"
 #include "coordinator/cli/options/cluster_options.h"
@@ -62,7 +64,6 @@ Json FfnWidthsJson(const HyperParameters& hyper) {
   return equal ? widths[0] : widths;
 }
 
-// The attention of layers that see a window only; null where there are none.
 int64_t KvBytesPerToken(const LayerSpec& layer) { return KvBytesPerTokenLayer(layer.attention, KvType::kF16).value(); }
 
 int64_t KvBytesPerToken(const HyperParameters& hyper) {
@@ -71,6 +72,15 @@ int64_t KvBytesPerToken(const HyperParameters& hyper) {
   return bytes;
 }
 
+// Of layers that keep a state of a size that is the same for any length; null where there are none.
+Json StatesJson(const HyperParameters& hyper) {
+  if (!hyper.recurrent()) return nullptr;
+  const auto layers =
+      std::count_if(hyper.layers.begin(), hyper.layers.end(), [](const LayerSpec& layer) { return layer.recurrent(); });
+  return {{"layers", layers}, {"bytes_per_sequence", StateBytes(hyper, 0, hyper.layer_count())}};
+}
+
+// The attention of layers that see a window only; null where there are none.
 Json WindowsJson(const HyperParameters& hyper) {
   Json windows;
   for (const LayerSpec& layer : hyper.layers) {
@@ -221,7 +231,7 @@ Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
   const absl::StatusOr<std::shared_ptr<const ModelDescription>> model = DescribeModel(file);
   if (model.ok()) {
     const HyperParameters& hyper = (*model)->hyper;
-    const AttentionSpec& attention = hyper.layers[0].attention;
+    const AttentionSpec& attention = hyper.first_attention();
     // As they are used: the keys may stand elsewhere, or hold a value for every layer.
     json["layers"] = hyper.layer_count();
     json["context"] = hyper.context;
@@ -234,6 +244,7 @@ Json Describe(const std::shared_ptr<const GgufFile>& file, bool with_tensors) {
     json["tied_embedding"] = (*model)->tied();
     json["kv_bytes_per_token_f16"] = KvBytesPerToken(hyper);
     json["windows"] = WindowsJson(hyper);
+    json["states"] = StatesJson(hyper);
     json["experts"] = ExpertsJson(hyper);
     json["blocks_left_out"] = hyper.skipped_layers;
   }
@@ -307,6 +318,10 @@ std::string Text(const Json& json) {
            absl::StrFormat("of %s positions in %s layers, which keep %s of these bytes for no more tokens than that",
                            Shown(windows["positions"]), Shown(windows["layers"]),
                            Shown(windows["kv_bytes_per_token_f16"])));
+    }
+    if (const Json& states = json["states"]; !states.is_null()) {
+      line("states", absl::StrFormat("%.1f MiB a sequence of any length, of %s layers, which have no KV",
+                                     states["bytes_per_sequence"].get<double>() / 1048576, Shown(states["layers"])));
     }
     if (const Json& experts = json["experts"]; !experts.is_null()) {
       line("experts", ExpertsText(experts));

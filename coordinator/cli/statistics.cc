@@ -106,6 +106,7 @@ Json TimingsJson(const RunSummary& summary) {
   json["decode_micro_batches"] = job.decode_micro_batches();
   json["prefix_query_tokens"] = job.prefix_query_tokens();
   json["prefix_hit_tokens"] = job.prefix_hit_tokens();
+  json["prefix_stateless_tokens"] = job.prefix_stateless_tokens();
   json["rows_per_pass"] = RowsAPass(job);
   json["decode_rows_per_pass"] = DecodeRowsAPass(job);
   return json;

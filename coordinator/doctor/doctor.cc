@@ -211,7 +211,9 @@ class DoctorVerb : public Verb {
     findings_.push_back(Finding::Ok(
         "memory",
         absl::StrCat("the weights fit, and a KV cache of ",
-                     int64_t{plan->group_blocks[plan->full_group()]} * job.block_tokens(), " tokens beside them")));
+                     int64_t{plan->group_blocks[plan->full_group()]} * job.block_tokens(), " tokens",
+                     plan->state_slots > 0 ? absl::StrCat(" and ", plan->state_slots, " recurrent states") : "",
+                     " beside them")));
   }
 
   absl::Status Conclude() {

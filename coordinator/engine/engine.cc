@@ -85,6 +85,7 @@ absl::Status Engine::Take(SubmitCommand command) {
                               .output_tokens = static_cast<int64_t>(spec.output.size()),
                               .max_new_tokens = spec.max_new_tokens,
                               .score_from = spec.score_from,
+                              .conversation_tokens = spec.conversation_tokens,
                               .weight = spec.weight,
                               .priority_class = static_cast<int32_t>(spec.priority_class)};
   if (!spec.tenant.empty()) recorded.tenant = PrefixRootHash(spec.tenant) & kRecordedHashMask;
@@ -294,6 +295,9 @@ EngineStatus Engine::Status() const {
     status.blocks_free.push_back(scheduler_->blocks().free(group));
     status.blocks_cached.push_back(scheduler_->blocks().evictable(group));
   }
+  status.states_used = scheduler_->blocks().slots().used();
+  status.states_free = scheduler_->blocks().slots().free();
+  status.states_cached = scheduler_->blocks().slots().evictable();
   status.in_flight = static_cast<int32_t>(in_flight_.size());
   return status;
 }

@@ -84,6 +84,8 @@ struct EngineStatus {
   int64_t waiting_tokens = 0;                     // known ones of those that wait
   std::vector<int32_t> blocks_used, blocks_free;  // [groups]
   std::vector<int32_t> blocks_cached;             // [groups] of ended requests, given away when blocks are needed
+  int32_t states_used = 0, states_free = 0;       // slots of recurrent states
+  int32_t states_cached = 0;                      // snapshots of them, given away when slots are needed
   int32_t in_flight = 0;                          // micro-batches
 };
 

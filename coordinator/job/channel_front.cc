@@ -22,6 +22,8 @@ SubmitCommand CommandOf(const pb::SubmitRequest& request) {
   spec.stop_tokens.assign(request.stop_tokens().begin(), request.stop_tokens().end());
   spec.score_from = request.score_prompt() ? request.score_from() : -1;
   command.reports_progress = request.report_progress();
+  if (request.has_conversation_tokens())
+    spec.conversation_tokens = std::max<int64_t>(request.conversation_tokens(), -1);
   spec.salt = request.cache_salt();
   spec.tenant = request.tenant();
   if (request.has_weight()) spec.weight = request.weight();
@@ -94,6 +96,7 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   statistics->mutable_decode_sizes()->Assign(counters.decode_sizes.begin(), counters.decode_sizes.end());
   statistics->set_prefix_query_tokens(static_cast<uint64_t>(counters.prefix_queries));
   statistics->set_prefix_hit_tokens(static_cast<uint64_t>(counters.prefix_hits));
+  statistics->set_prefix_stateless_tokens(static_cast<uint64_t>(counters.prefix_stateless));
   const double busy_s = status.busy_us * 1e-6;
   statistics->set_busy_s(busy_s);
   statistics->set_bubble(status.bubble);
@@ -117,6 +120,9 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   out.mutable_blocks_used()->Assign(status.blocks_used.begin(), status.blocks_used.end());
   out.mutable_blocks_free()->Assign(status.blocks_free.begin(), status.blocks_free.end());
   out.mutable_blocks_cached()->Assign(status.blocks_cached.begin(), status.blocks_cached.end());
+  out.set_states_used(status.states_used);
+  out.set_states_free(status.states_free);
+  out.set_states_cached(status.states_cached);
   out.set_micro_batches_in_flight(status.in_flight);
   return out;
 }

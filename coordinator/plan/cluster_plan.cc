@@ -307,7 +307,8 @@ absl::Status PredictJob(const ClusterQuestion& question, int32_t micro_batches,
     const pb::StageAssignment& stage = plan->job.stages[s];
     pipeline.stages[s].layers = {stage.first_layer(), stage.last_layer()};
     plan->measured = plan->measured && costs->costs[static_cast<size_t>(s)].measured();
-    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(*question.model, stage, plan->job.group_blocks));
+    ASSIGN_OR_RETURN(const StageMemory memory,
+                     StageMemoryOf(*question.model, stage, plan->job.group_blocks, plan->job.state_slots));
     plan->memory.push_back(memory);
   }
   ASSIGN_OR_RETURN(plan->sequences, SequencesHeld(question, plan->job));

@@ -24,6 +24,12 @@ double MatrixSeconds(const PartWork& part, double rows, const StageSpeed& speed)
   return std::max(reading, computing);
 }
 
+// What a layer does with the states of a step's sequences.
+double StateSeconds(const PartWork& layer, const StepLoad& load, const StageSpeed& speed) {
+  return std::max(Over(2 * load.sequences * layer.state_bytes, speed.read_bytes),
+                  Over(load.rows * layer.state_ops, speed.f32_ops));
+}
+
 // The measured load a step time is of.
 StepLoad LoadOf(const StepTime& step, int64_t window) {
   const auto context = static_cast<double>(step.context);
@@ -133,7 +139,7 @@ std::optional<StageSpeed> SpeedOfStage(const HostFacts& host, int threads, doubl
 double LayerSeconds(const PartWork& layer, const StepLoad& load, const StageSpeed& speed) {
   const double attention = std::max(Over(load.KvTokensIn(layer) * layer.kv_token_bytes, speed.read_bytes),
                                     Over(load.PositionsIn(layer) * layer.attention_ops, speed.f32_ops));
-  return MatrixSeconds(layer, load.rows, speed) + attention + speed.barriers_s;
+  return MatrixSeconds(layer, load.rows, speed) + attention + StateSeconds(layer, load, speed) + speed.barriers_s;
 }
 
 StageCosts::StageCosts(const HostFacts* host, int threads, const ModelParts* parts, const PartWork* measured_layer)
@@ -219,7 +225,8 @@ double StageCosts::Layer(int64_t layer, const StepLoad& load, double active) con
   const double ops = of.attention_ops > 0 ? part.attention_ops / of.attention_ops : 1;
   return MatrixTime(measured_->matrices, of, part, load.rows, speed) +
          measured_->kv_token_s * load.KvTokensIn(part) * kv * alone.read_bytes / speed.read_bytes +
-         measured_->position_s * SharedPositionsIn(part, load) * ops * alone.f32_ops / speed.f32_ops;
+         measured_->position_s * SharedPositionsIn(part, load) * ops * alone.f32_ops / speed.f32_ops +
+         StateSeconds(part, load, speed);
 }
 
 template <typename Visit>

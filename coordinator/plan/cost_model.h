@@ -7,13 +7,15 @@
 //
 //   t(b) = max(weights touched by b rows / read bandwidth, b * operations of a row / peak)   the matrices
 //        + max(K and V read / read bandwidth, positions * operations of a position / f32 peak)   attention
+//        + max(2 * states of the sequences / read bandwidth, b * operations of a row and its state / f32 peak)
 //        + kBarriersPerLayer * kBarrierSeconds   where a stage has several threads
 //
 // and of the head the first line, for the rows that are sampled; sampling itself is not counted. Decoding b sequences
 // is bound by the first term below b* = peak * bytes of a weight / (2 * read bandwidth), and costs no more for one row
 // than for b* where every row touches all weights. A layer of experts costs more for every row that chooses others
 // (PartWork::BytesTouched), so that b rows in groups lose little by reading for each group. Windows bound what is read
-// and computed.
+// and computed. A layer has attention or states. A state is read and written once a step; writing is taken to be as
+// fast as reading.
 //
 // Where a host's profile has measured steps of this model, they take the roofline's place:
 //
@@ -28,7 +30,8 @@
 //
 // Each of the three goes with its own part of the roofline to what was not measured: other rows than any, another
 // layer, other threads, other types of K and V, other stages beside it. A layer that was measured to be faster than the
-// memory gives its weights lies in a cache, and no stage beside it slows its reading down.
+// memory gives its weights lies in a cache, and no stage beside it slows its reading down. What layers do with states
+// is not measured (LayerToTime): the roofline's part is added.
 
 #include <cstdint>
 #include <optional>

@@ -67,10 +67,9 @@ absl::StatusOr<PartitionMemory> MemoryOf(const pb::ConfigureJob& job, const std:
   PartitionMemory memory;
   memory.hosts = HostsOf(hellos);
   for (int64_t layer = 0; layer < layers; ++layer) {
-    ASSIGN_OR_RETURN(const std::vector<uint64_t> block,
-                     KvBlockBytes(model, WithLayers(stages.front(), layer, layer + 1)));
+    ASSIGN_OR_RETURN(const PoolUnits units, PoolUnitsOf(model, WithLayers(stages.front(), layer, layer + 1)));
     memory.layer_bytes.push_back(StageWeightMemory(model, layer, layer + 1, false, false) +
-                                 (job.kv_cache_bytes() > 0 ? 0 : LeastPoolBytes(job, pools, block)));
+                                 (job.kv_cache_bytes() > 0 ? 0 : LeastPoolBytes(job, pools, units)));
   }
   // Tensors that every stage has are in each of these.
   const uint64_t layer = StageWeightMemory(model, 0, 1, false, false);
@@ -88,11 +87,11 @@ absl::StatusOr<PartitionMemory> MemoryOf(const pb::ConfigureJob& job, const std:
       memory.stage_bytes.push_back(same->second);
       continue;
     }
-    ASSIGN_OR_RETURN(const std::vector<uint64_t> block, KvBlockBytes(model, WithLayers(stages[i], 0, typical)));
+    ASSIGN_OR_RETURN(const PoolUnits units, PoolUnitsOf(model, WithLayers(stages[i], 0, typical)));
     const uint64_t blocks = std::min(MostBlocks(job, stages[i].context()),
-                                     std::max<uint64_t>(1, pools.Fitting(hellos[i].available_memory_bytes(), block)));
+                                     std::max<uint64_t>(1, pools.Fitting(hellos[i].available_memory_bytes(), units)));
     ASSIGN_OR_RETURN(const StageMemory all,
-                     StageMemoryOf(model, WithLayers(stages[i], 0, layers), pools.Blocks(blocks)));
+                     StageMemoryOf(model, WithLayers(stages[i], 0, layers), pools.Blocks(blocks), pools.Slots(blocks)));
     same->second = all.buffers() + std::min<uint64_t>(job.kv_cache_bytes(), kMostGivenBytes);
     memory.stage_bytes.push_back(same->second);
   }
@@ -149,7 +148,14 @@ absl::StatusOr<LayerSplit> SplitLayers(const pb::ConfigureJob& job, const std::v
   ASSIGN_OR_RETURN(split.layers, PartitionLayers(input));
   RETURN_IF_ERROR(memory.status());
   // Of one host the sizing of the pools says it better: it knows the fields.
-  if (hosts > 1 && job.kv_cache_bytes() == 0) split.lack = lack;
+  if (hosts > 1 && job.kv_cache_bytes() == 0) {
+    split.lack = lack;
+    if (const int64_t state = StateBytes(model.hyper, 0, model.hyper.layer_count()); state > 0) {
+      split.lack = absl::ResourceExhaustedError(absl::StrCat(lack.message(), ", or lower `max_num_seqs`: each of ",
+                                                             job.max_num_seqs(), " sequences has a recurrent state of ",
+                                                             state, " bytes, over all layers"));
+    }
+  }
   return split;
 }
 
@@ -191,7 +197,10 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
                       JobPlan* plan) {
   const int64_t wanted_context = plan->context;
   ASSIGN_OR_RETURN(const int32_t blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
-  plan->group_blocks = PoolSizes(job, model.hyper).Blocks(static_cast<uint64_t>(blocks));
+  const PoolSizes pools(job, model.hyper);
+  plan->group_blocks = pools.Blocks(static_cast<uint64_t>(blocks));
+  plan->state_slots = pools.Slots(static_cast<uint64_t>(blocks));
+  plan->state_blocks = pools.state_blocks();
   const int64_t pool_tokens = int64_t{blocks} * job.block_tokens();
   if (pool_tokens < job.min_kv_tokens()) {
     return absl::ResourceExhaustedError(
@@ -202,6 +211,7 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
   if (job.context() == 0) SetContext(std::min(wanted_context, pool_tokens), plan);
   for (pb::StageAssignment& stage : plan->stages) {
     stage.mutable_group_blocks()->Add(plan->group_blocks.begin(), plan->group_blocks.end());
+    stage.set_state_slots(plan->state_slots);
   }
   return absl::OkStatus();
 }

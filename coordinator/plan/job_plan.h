@@ -33,7 +33,8 @@ absl::Status CheckWorld(const pb::ConfigureJob& job, int stages);
 //                   as far as the hosts' memory allows
 //   threads         the host's allowed cores / its stages, at least 1; with the CPUs they run on (PlanCpus)
 //   context         min(the model's, what the pool holds)
-//   kv_cache_bytes  half of what weights and buffers leave of each host's memory (stage_memory.h)
+//   kv_cache_bytes  half of what weights and buffers leave of each host's memory, for blocks and recurrent states
+//                   (stage_memory.h)
 //   micro_batches   the number of stages; one more while decode rows go round in that many groups
 //   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (handshake.h)
 // The pools have the same number of blocks everywhere: the minimum over the stages. Those of groups with a window have

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
@@ -50,7 +51,7 @@ struct HostNeeds {
   uint64_t available = std::numeric_limits<uint64_t>::max();
   uint64_t weights = 0;
   uint64_t buffers = 0;
-  std::vector<uint64_t> block;  // [groups] one block of each stage
+  PoolUnits pools;  // of all stages together
 
   uint64_t fixed() const { return weights + buffers; }
 };
@@ -62,6 +63,16 @@ std::string NameOf(const std::string& host, const HostNeeds& needs) {
 
 std::string FixedOf(const HostNeeds& needs) {
   return absl::StrCat("weights (", needs.weights, " bytes) and buffers (about ", needs.buffers, " bytes)");
+}
+
+// "one block of 32 tokens needs", of the least that pools can hold.
+std::string LeastText(const pb::ConfigureJob& job, const PoolSizes& sizes, const PoolUnits& pools) {
+  const std::string block = absl::StrCat("one block of ", job.block_tokens(), " tokens");
+  if (pools.state == 0) return absl::StrCat(block, " needs");
+  const int64_t snapshots = sizes.Slots(1) - job.max_num_seqs();
+  return absl::StrCat(
+      block, " and the recurrent states of ", CountOf(job.max_num_seqs(), "sequence"), " (`max_num_seqs`)",
+      snapshots > 0 ? absl::StrCat(" and of ", snapshots, " snapshots (`prefix_caching`)") : "", " need");
 }
 
 // Blocks of each pool without a window on this host.
@@ -81,47 +92,53 @@ absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& need
         rest, " of the ", needs.available, " bytes of memory available there; give at most ", rest / stages));
   }
   if (given > 0) return kMostBlocks;  // each stage has its own
-  const uint64_t needed = sizes.Bytes(NeededBlocks(job), needs.block), one = sizes.Bytes(1, needs.block);
+  const uint64_t needed = sizes.Bytes(NeededBlocks(job), needs.pools), one = sizes.Bytes(1, needs.pools);
   const uint64_t pools = std::max(rest / kPoolDivisor, std::min(needed, rest - rest / kSpareDivisor));
   if (pools < one) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(NameOf(host, needs), ": ", FixedOf(needs), " leave ", rest, " of ", needs.available,
-                     " bytes of available memory, and half of that is for the KV cache; one block of ",
-                     job.block_tokens(), " tokens needs ", one,
-                     " bytes. Set `kv_cache_bytes` to what each stage may take of it, or use "
-                     "more hosts or hosts with more memory"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        NameOf(host, needs), ": ", FixedOf(needs), " leave ", rest, " of ", needs.available,
+        " bytes of available memory, and half of that is for the KV cache; ", LeastText(job, sizes, needs.pools), " ",
+        one, " bytes. ", needs.pools.state > 0 ? "Lower `max_num_seqs`, set" : "Set",
+        " `kv_cache_bytes` to what each stage may take of it, or use "
+        "more hosts or hosts with more memory"));
   }
-  return sizes.Fitting(pools, needs.block);
+  return sizes.Fitting(pools, needs.pools);
 }
 
-absl::Status CheckGivenBlock(const pb::ConfigureJob& job, const std::string& stage, uint64_t block_bytes) {
-  if (job.kv_cache_bytes() == 0 || job.kv_cache_bytes() >= block_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("`kv_cache_bytes` is ", job.kv_cache_bytes(), ", but one block of ",
-                                                   job.block_tokens(), " tokens of ", stage, " needs ", block_bytes,
-                                                   " bytes; give at least that"));
+absl::Status CheckGiven(const pb::ConfigureJob& job, const std::string& stage, const PoolSizes& sizes,
+                        const PoolUnits& pools) {
+  const uint64_t one = sizes.Bytes(1, pools);
+  if (job.kv_cache_bytes() == 0 || job.kv_cache_bytes() >= one) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("`kv_cache_bytes` is ", job.kv_cache_bytes(), ", but ", LeastText(job, sizes, pools), " ", one,
+                   " bytes of ", stage, "; give at least that", pools.state > 0 ? ", or lower `max_num_seqs`" : ""));
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<uint64_t>> KvBlockBytes(const ModelDescription& model, const pb::StageAssignment& stage) {
+absl::StatusOr<PoolUnits> PoolUnitsOf(const ModelDescription& model, const pb::StageAssignment& stage) {
   ASSIGN_OR_RETURN(const KvType kv_type, FromProto(stage.kv_type()));
-  std::vector<uint64_t> block_bytes(static_cast<size_t>(model.hyper.block_groups()));
+  PoolUnits units;
+  units.blocks.resize(static_cast<size_t>(model.hyper.block_groups()));
   for (int64_t layer = stage.first_layer(); layer < stage.last_layer(); ++layer) {
     const LayerSpec& spec = model.hyper.layers[static_cast<size_t>(layer)];
+    if (spec.recurrent()) continue;
     ASSIGN_OR_RETURN(const int64_t bytes, KvBytesPerTokenLayer(spec.attention, kv_type));
-    block_bytes[static_cast<size_t>(spec.block_group)] += static_cast<uint64_t>(bytes * stage.block_tokens());
+    units.blocks[static_cast<size_t>(spec.block_group)] += static_cast<uint64_t>(bytes * stage.block_tokens());
   }
-  return block_bytes;
+  units.state = static_cast<uint64_t>(StateBytes(model.hyper, stage.first_layer(), stage.last_layer()));
+  return units;
 }
 
 absl::StatusOr<StageMemory> StageMemoryOf(const ModelDescription& model, const pb::StageAssignment& stage,
-                                          absl::Span<const int32_t> group_blocks) {
+                                          absl::Span<const int32_t> group_blocks, int32_t state_slots) {
   StageMemory memory;
   memory.weights =
       StageWeightMemory(model, stage.first_layer(), stage.last_layer(), stage.owns_embedding(), stage.owns_head());
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> block_bytes, KvBlockBytes(model, stage));
-  for (size_t group = 0; group < block_bytes.size(); ++group) {
-    memory.kv += block_bytes[group] * static_cast<uint64_t>(group_blocks[group]);
+  ASSIGN_OR_RETURN(const PoolUnits units, PoolUnitsOf(model, stage));
+  memory.kv = memory.states = units.state * static_cast<uint64_t>(state_slots);
+  for (size_t group = 0; group < units.blocks.size(); ++group) {
+    memory.kv += units.blocks[group] * static_cast<uint64_t>(group_blocks[group]);
   }
   ASSIGN_OR_RETURN(const InstructionSet isa, FromProto(stage.isa()));
   const StepLimits limits = {.max_rows = stage.max_rows(),
@@ -132,6 +149,7 @@ absl::StatusOr<StageMemory> StageMemoryOf(const ModelDescription& model, const p
   memory.scratch = ScratchSizesOf(model, stage.first_layer(), stage.last_layer(), stage.owns_head(), limits).bytes();
   pb::StageAssignment with_pools = stage;
   with_pools.mutable_group_blocks()->Assign(group_blocks.begin(), group_blocks.end());
+  with_pools.set_state_slots(state_slots);
   const FrameLimits frames = LimitsOf(with_pools, model.hyper.hidden, model.hyper.vocab);
   memory.frames = frames.StageFrameBytes(stage.owns_head(), stage.in_flight());
   return memory;
@@ -144,12 +162,23 @@ std::vector<int64_t> ReleaseWindows(const HyperParameters& hyper) {
   return windows;
 }
 
-PoolSizes::PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper) {
+PoolSizes::PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper)
+    : sequences_(job.max_num_seqs()), snapshots_(job.prefix_caching()) {
   const std::vector<int64_t> windows = ReleaseWindows(hyper);
   for (int32_t group = 0; group < hyper.block_groups(); ++group) {
     const int64_t window = WindowOf(windows, static_cast<size_t>(group));
     most_.push_back(window > 0 ? MostUsed(job, window) : kMostBlocks);
   }
+  if (!hyper.recurrent()) return;
+  int64_t block_bytes = 0;
+  const KvType kv_type = FromProto(job.kv_type()).value_or(KvType::kF16);  // one that is none is refused elsewhere
+  for (const LayerSpec& layer : hyper.layers) {
+    if (layer.recurrent()) continue;
+    block_bytes += KvBytesPerTokenLayer(layer.attention, kv_type).value_or(0) * job.block_tokens();
+  }
+  block_bytes = std::max<int64_t>(block_bytes, 1);
+  const int64_t state_blocks = (StateBytes(hyper, 0, hyper.layer_count()) + block_bytes - 1) / block_bytes;
+  state_blocks_ = static_cast<int32_t>(std::clamp<int64_t>(state_blocks, 1, JobLimits::kStateBlocks.range.max));
 }
 
 std::vector<int32_t> PoolSizes::Blocks(uint64_t blocks) const {
@@ -158,31 +187,42 @@ std::vector<int32_t> PoolSizes::Blocks(uint64_t blocks) const {
   return group_blocks;
 }
 
-uint64_t PoolSizes::Bytes(uint64_t blocks, absl::Span<const uint64_t> block_bytes) const {
-  uint64_t sum = 0;
-  for (size_t group = 0; group < most_.size(); ++group) {
-    uint64_t bytes = 0;
-    const bool overflow = __builtin_mul_overflow(std::min(blocks, most_[group]), block_bytes[group], &bytes);
-    if (overflow || bytes > kMostBytes - sum) return kMostBytes;
-    sum += bytes;
+int32_t PoolSizes::Slots(uint64_t blocks) const {
+  if (state_blocks_ == 0) return 0;
+  int64_t slots = sequences_;
+  if (snapshots_) {
+    const auto as_large = static_cast<int64_t>(std::min(blocks, kMostBlocks)) / state_blocks_;
+    slots += std::max(as_large, kLeastSnapshots);
   }
+  return static_cast<int32_t>(std::min(slots, JobLimits::kStateSlots.range.max));
+}
+
+uint64_t PoolSizes::Bytes(uint64_t blocks, const PoolUnits& units) const {
+  uint64_t sum = 0;
+  const auto add = [&sum](uint64_t count, uint64_t each) {
+    uint64_t bytes = 0;
+    const bool overflow = __builtin_mul_overflow(count, each, &bytes);
+    sum = overflow || bytes > kMostBytes - sum ? kMostBytes : sum + bytes;
+  };
+  for (size_t group = 0; group < most_.size(); ++group) add(std::min(blocks, most_[group]), units.blocks[group]);
+  add(static_cast<uint64_t>(Slots(blocks)), units.state);
   return sum;
 }
 
-uint64_t PoolSizes::Fitting(uint64_t bytes, absl::Span<const uint64_t> block_bytes) const {
+uint64_t PoolSizes::Fitting(uint64_t bytes, const PoolUnits& units) const {
   uint64_t fits = 0, beyond = kMostBlocks + 1;
   while (beyond - fits > 1) {
     const uint64_t blocks = fits + (beyond - fits) / 2;
-    (Bytes(blocks, block_bytes) <= std::min(bytes, kMostBytes - 1) ? fits : beyond) = blocks;
+    (Bytes(blocks, units) <= std::min(bytes, kMostBytes - 1) ? fits : beyond) = blocks;
   }
   return fits;
 }
 
-uint64_t LeastPoolBytes(const pb::ConfigureJob& job, const PoolSizes& pools, absl::Span<const uint64_t> block_bytes) {
+uint64_t LeastPoolBytes(const pb::ConfigureJob& job, const PoolSizes& pools, const PoolUnits& units) {
   constexpr uint64_t kMost = uint64_t{1} << 50;
-  const uint64_t one = std::min(kPoolDivisor * pools.Bytes(1, block_bytes), kMost), blocks = NeededBlocks(job);
+  const uint64_t one = std::min(kPoolDivisor * pools.Bytes(1, units), kMost), blocks = NeededBlocks(job);
   if (blocks == 0) return one;
-  const uint64_t needed = pools.Bytes(blocks, block_bytes);
+  const uint64_t needed = pools.Bytes(blocks, units);
   if (needed > kMost / 4) return kMost;
   return std::min(std::max(one, needed + needed / (kSpareDivisor - 1) + 1), kMost);
 }
@@ -205,17 +245,18 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
     HostNeeds& needs = hosts[hellos[i].host()];
     needs.stages.push_back(stage.stage());
     needs.available = std::min<uint64_t>(needs.available, hellos[i].available_memory_bytes());
-    ASSIGN_OR_RETURN(const std::vector<uint64_t> block, KvBlockBytes(model, stage));
-    needs.block.resize(block.size());
-    for (size_t group = 0; group < block.size(); ++group) needs.block[group] += block[group];
-    RETURN_IF_ERROR(CheckGivenBlock(job, StageName(stage.stage(), hellos[i].host()), pools.Bytes(1, block)));
-    if (job.kv_cache_bytes() > 0) blocks = std::min(blocks, pools.Fitting(job.kv_cache_bytes(), block));
+    ASSIGN_OR_RETURN(const PoolUnits units, PoolUnitsOf(model, stage));
+    needs.pools.blocks.resize(units.blocks.size());
+    for (size_t group = 0; group < units.blocks.size(); ++group) needs.pools.blocks[group] += units.blocks[group];
+    needs.pools.state += units.state;
+    RETURN_IF_ERROR(CheckGiven(job, StageName(stage.stage(), hellos[i].host()), pools, units));
+    if (job.kv_cache_bytes() > 0) blocks = std::min(blocks, pools.Fitting(job.kv_cache_bytes(), units));
   }
   for (size_t i = 0; i < stages.size(); ++i) {
     HostNeeds& needs = hosts[hellos[i].host()];
     // Frames grow with the number of blocks.
-    const uint64_t most = std::min(blocks, pools.Fitting(needs.available, needs.block));
-    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(model, stages[i], pools.Blocks(most)));
+    const uint64_t most = std::min(blocks, pools.Fitting(needs.available, needs.pools));
+    ASSIGN_OR_RETURN(const StageMemory memory, StageMemoryOf(model, stages[i], pools.Blocks(most), pools.Slots(most)));
     needs.weights += memory.weights;
     needs.buffers += memory.buffers();
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -39,9 +40,16 @@ double BitsPerWeight(TensorType type) {
   return 8.0 * info.block_bytes / info.block_elements;
 }
 
+// Of what stays as it is: small, and a little less precision decides otherwise about much (which expert, what a
+// recurrent state forgets).
+constexpr absl::string_view kKept[] = {"_norm.weight",      "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight",
+                                       "ssm_conv1d.weight", "ssm_alpha.weight",    "ssm_beta.weight",
+                                       "ssm_ba.weight"};
+
 bool IsQuantized(const GgufTensor& tensor) {
   return tensor.dims.size() >= 2 && absl::EndsWith(tensor.name, ".weight") &&
-         !absl::EndsWith(tensor.name, "_norm.weight") && !absl::EndsWith(tensor.name, "ffn_gate_inp.weight");
+         std::none_of(std::begin(kKept), std::end(kKept),
+                      [&](absl::string_view ending) { return absl::EndsWith(tensor.name, ending); });
 }
 
 bool CanBeSource(uint32_t type_id) {

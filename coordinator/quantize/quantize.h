@@ -34,10 +34,10 @@ struct QuantizePlan {
   std::vector<std::string> notes;   // what the user should know: types that a row length does not allow
 };
 
-// Matrices (two or more dimensions) whose names end in ".weight" get the wanted type; norms, the router of experts and
-// vectors stay as they are. Without `pure` the head gets Q6_K if the wanted type has fewer bits, as in llama.cpp. If a
-// row is no multiple of a type's block, the tensor gets Q8_0, else F16. kUnimplemented: a matrix that is neither F32,
-// F16, BF16 nor already of the wanted type.
+// Matrices (two or more dimensions) whose names end in ".weight" get the wanted type; vectors, norms, routers, the gate
+// of a shared expert, and a delta net's convolution, alpha and beta stay as they are. Without `pure` the head gets Q6_K
+// if the wanted type has fewer bits, as in llama.cpp. If a row is no multiple of a type's block, the tensor gets Q8_0,
+// else F16. kUnimplemented: a matrix that is neither F32, F16, BF16 nor already of the wanted type.
 absl::StatusOr<QuantizePlan> PlanQuantize(const GgufFile& file, const QuantizeTypes& types);
 
 struct QuantizeRun {

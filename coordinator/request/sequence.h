@@ -49,7 +49,10 @@ struct SequenceSpec {
   int64_t score_from = -1;           // >= 0: targets for every row whose next token is the prompt's, at positions
                                      // >= score_from (the row at position p predicts token p + 1; reported for
                                      // p + 1 >= score_from)
-  std::string salt;                  // what is stored of this one serves only those of the same salt
+  // Tokens that the prompt has in common with the next turn of its conversation, as far as the front knows: those
+  // before what asks for the answer. Of a model with recurrent states, a snapshot is kept there; -1: all.
+  int64_t conversation_tokens = -1;
+  std::string salt;  // what is stored of this one serves only those of the same salt
   // Whom it is for: requests of one tenant share what its weight gives it (coordinator/schedule/waiting_queue.h).
   std::string tenant;
   double weight = 1;  // of kWeightRange
@@ -125,13 +128,24 @@ class Sequence {
   // Entries of the prefix cache for its first full blocks: waiting, those it could begin with; running, those it began
   // with and those made of its blocks since, or found to have their content.
   std::vector<PrefixRef> chain;
-  std::vector<uint64_t> block_hashes;    // of the chain up to each full block, as far as they were needed
-  uint64_t hits_version = 0;             // of the cache, when `chain` was last looked up
-  int64_t hits = 0;                      // of those in `chain` then: with how many it could begin
-  std::vector<int64_t> evictable_hits;   // [groups] of the blocks that it would begin with
-  int64_t cached_tokens = 0;             // rows that its first admission found
-  bool admitted = false;                 // ever
-  bool leads = false;                    // others with the same prompt wait for it to be handed out
+  std::vector<uint64_t> block_hashes;   // of the chain up to each full block, as far as they were needed
+  uint64_t hits_version = 0;            // of the cache, when `chain` was last looked up
+  int64_t hits = 0;                     // of those in `chain` then: with how many it could begin
+  int64_t stateless_hits = 0;           // and with how many more, were there a state
+  std::vector<int64_t> evictable_hits;  // [groups] of the blocks that it would begin with
+  int64_t cached_tokens = 0;            // rows that its first admission found
+  bool admitted = false;                // ever
+  // Up to where others with the same tokens wait for it to be handed out, in order; and the group that it waits for.
+  struct Lead {
+    int64_t blocks = 0;
+    uint64_t group = 0;  // the hash up to the last of them
+  };
+  std::vector<Lead> leads;
+  uint64_t group = 0;
+  // With recurrent states: the slot that its next slice reads; kNoSlot: zeros, or it does not run. And the blocks
+  // behind which it parts from others, where it keeps snapshots.
+  SlotId state_slot = kNoSlot;
+  std::vector<int64_t> parting_blocks;
   int64_t scored = 0;                    // rows whose target log-probabilities were reported; never asked for again
   std::vector<int64_t> promised;         // [groups] blocks: its share of what admission leaves free for those that run
   bool ready = false;                    // decoding, and nothing in flight

@@ -22,9 +22,13 @@ size_t FirstWithoutWindow(size_t groups, absl::Span<const int64_t> windows) {
 
 }  // namespace
 
-BlockManager::BlockManager(absl::Span<const int32_t> group_blocks, absl::Span<const int64_t> group_windows)
+BlockManager::BlockManager(absl::Span<const int32_t> group_blocks, absl::Span<const int64_t> group_windows,
+                           int32_t state_slots, int32_t state_blocks)
     : anchor_(FirstWithoutWindow(group_blocks.size(), group_windows)),
-      prefixes_(anchor_, group_blocks.empty() ? 0 : group_blocks[anchor_]) {
+      prefixes_(anchor_, group_blocks.empty() ? 0 : group_blocks[anchor_], state_slots > 0),
+      slots_(state_slots),
+      state_blocks_(std::max(state_blocks, 1)),
+      worths_(static_cast<size_t>(state_slots)) {
   for (const int32_t blocks : group_blocks) {
     CHECK_GE(blocks, 0);
     const bool windowed = WindowOf(group_windows, groups_.size()) > 0;
@@ -59,6 +63,10 @@ absl::StatusOr<BlockLists> BlockManager::Allocate(absl::Span<const int32_t> coun
 }
 
 void BlockManager::EvictEntry() {
+  if (slots_.total() > 0 && prefixes_.first_serves()) {
+    // None where all are in use: then the row goes in its order.
+    if (const SlotId last = CheapestSnapshot(Candidates::kLastOfChain); last != kNoSlot) EvictSnapshot(last);
+  }
   const BlockId entry = prefixes_.first();
   const absl::InlinedVector<BlockId, 2> evicted(prefixes_.blocks(entry).begin(), prefixes_.blocks(entry).end());
   RemoveEntry(entry);
@@ -191,6 +199,7 @@ PrefixRef BlockManager::Remember(const PrefixKey& key, absl::Span<const BlockId>
     return known;
   }
   for (size_t g = 0; g < groups(); ++g) {
+    if (blocks[g] == kNoBlock && windowed(g)) continue;
     CHECK(references(g, blocks[g]) > 0 && groups_[g].entry[blocks[g]] == kNoBlock);
     groups_[g].entry[blocks[g]] = blocks[anchor_];
   }
@@ -198,10 +207,15 @@ PrefixRef BlockManager::Remember(const PrefixKey& key, absl::Span<const BlockId>
   return prefixes_.Insert(key, blocks);
 }
 
+void BlockManager::Forget(PrefixRef entry) {
+  CHECK(Holds(entry) && references(anchor_, entry.block) > 0);
+  RemoveEntry(entry.block);
+}
+
 // Else an entry that has lost a block would keep it lost for as long as its others are in use.
 void BlockManager::RestoreLostBlocks(PrefixRef entry, absl::Span<const BlockId> blocks) {
   for (size_t g = 0; g < groups(); ++g) {
-    if (BlockOf(entry, g) != kNoBlock || groups_[g].entry[blocks[g]] != kNoBlock) continue;
+    if (BlockOf(entry, g) != kNoBlock || blocks[g] == kNoBlock || groups_[g].entry[blocks[g]] != kNoBlock) continue;
     CHECK(references(g, blocks[g]) > 0);
     groups_[g].entry[blocks[g]] = entry.block;
     prefixes_.SetBlock(entry.block, g, blocks[g]);
@@ -217,6 +231,7 @@ bool BlockManager::IsEvictable(PrefixRef entry, size_t group) const {
 
 // Its blocks are the caller's, to put where they belong, but for those that are evictable in a group with a window.
 void BlockManager::RemoveEntry(BlockId entry) {
+  if (const SlotId snapshot = prefixes_.snapshot(entry); snapshot != kNoSlot) RemoveSnapshot(snapshot);
   const absl::Span<const BlockId> blocks = prefixes_.blocks(entry);
   for (size_t g = 0; g < groups(); ++g) {
     if (blocks[g] == kNoBlock) continue;
@@ -230,10 +245,106 @@ void BlockManager::RemoveEntry(BlockId entry) {
   ++version_;
 }
 
+SlotId BlockManager::SlotToWrite(SlotId read) {
+  const bool own = read != kNoSlot && slots_.IsOwn(read);
+  if (own && slots_.entry(read) == kNoBlock) return read;
+  SlotId slot = slots_.Take();
+  if (slot == kNoSlot) {
+    const SlotId evicted = CheapestSnapshot(Candidates::kSettled);
+    // Its own snapshot has the reference until now, and may be the one to go.
+    if (own && (evicted == kNoSlot || WorthNow(read) <= WorthNow(evicted))) {
+      RemoveSnapshot(read);
+      return read;
+    }
+    if (evicted == kNoSlot) return kNoSlot;
+    EvictSnapshot(evicted);
+    slot = slots_.Take();
+  }
+  if (read != kNoSlot) slots_.Drop(read);
+  return slot;
+}
+
+void BlockManager::KeepSnapshot(PrefixRef entry, SlotId slot) {
+  CHECK_GT(slots_.references(slot), 0);
+  if (!Holds(entry) || prefixes_.snapshot(entry.block) != kNoSlot || slots_.entry(slot) != kNoBlock) return;
+  prefixes_.SetSnapshot(entry.block, slot);
+  slots_.SetEntry(slot, entry.block);
+  SetUsed(slot);
+  ++version_;
+}
+
+void BlockManager::UseSnapshot(PrefixRef entry) {
+  CHECK(Holds(entry));
+  const SlotId slot = prefixes_.snapshot(entry.block);
+  slots_.AddReference(slot);
+  SetUsed(slot);
+}
+
+void BlockManager::SetUsed(SlotId snapshot) {
+  Worth& worth = worths_[static_cast<size_t>(snapshot)];
+  worth.used = clock_;
+  worth.worth = WorthNow(snapshot);
+}
+
+double BlockManager::WorthNow(SlotId snapshot) const {
+  const auto blocks = static_cast<double>(prefixes_.BlocksBehindSnapshot(slots_.entry(snapshot)));
+  return worths_[static_cast<size_t>(snapshot)].used + blocks / state_blocks_;
+}
+
+// Linear in the slots, for evictions are as rare as snapshots: one for many blocks. Where the snapshot before one has
+// gone it is worth more than was known: it is found out of the cheapest alone, which may not be that any more.
+SlotId BlockManager::CheapestSnapshot(Candidates candidates) {
+  const auto is_candidate = [&](SlotId slot) {
+    const BlockId entry = slots_.entry(slot);
+    if (entry == kNoBlock || slots_.references(slot) > 0) return false;
+    if (candidates == Candidates::kSettled) return slots_.settled(slot);
+    return prefixes_.snapshots_from(entry) == 1 && prefixes_.IsInRow(entry);
+  };
+  const auto known = [this](SlotId slot) -> double& { return worths_[static_cast<size_t>(slot)].worth; };
+  for (;;) {
+    SlotId cheapest = kNoSlot;
+    for (SlotId slot = 0; slot < slots_.total(); ++slot) {
+      if (is_candidate(slot) && (cheapest == kNoSlot || known(slot) < known(cheapest))) cheapest = slot;
+    }
+    if (cheapest == kNoSlot || WorthNow(cheapest) <= known(cheapest)) return cheapest;
+    known(cheapest) = WorthNow(cheapest);
+  }
+}
+
+void BlockManager::EvictSnapshot(SlotId slot) {
+  clock_ = std::max(clock_, WorthNow(slot));
+  RemoveSnapshot(slot);
+}
+
+void BlockManager::RemoveSnapshot(SlotId slot) {
+  prefixes_.SetSnapshot(slots_.entry(slot), kNoSlot);
+  slots_.SetEntry(slot, kNoBlock);
+  ++version_;
+}
+
 absl::Status BlockManager::CheckIntegrity() const {
   RETURN_IF_ERROR(prefixes_.CheckIntegrity());
+  RETURN_IF_ERROR(slots_.CheckIntegrity());
+  RETURN_IF_ERROR(CheckSnapshots());
   for (size_t g = 0; g < groups(); ++g) RETURN_IF_ERROR(CheckGroup(g));
   return absl::OkStatus();
+}
+
+absl::Status BlockManager::CheckSnapshots() const {
+  int32_t of_slots = 0, of_entries = 0;
+  for (SlotId slot = 0; slot < slots_.total(); ++slot) {
+    const BlockId entry = slots_.entry(slot);
+    if (entry == kNoBlock) continue;
+    ++of_slots;
+    if (prefixes_.Has(entry) && prefixes_.snapshot(entry) == slot) continue;
+    return absl::InternalError(
+        absl::StrCat("slot ", slot, " is the snapshot of the entry of block ", entry, ", which does not have it"));
+  }
+  for (BlockId entry = 0; entry < total(anchor_); ++entry) {
+    of_entries += prefixes_.Has(entry) && prefixes_.snapshot(entry) != kNoSlot ? 1 : 0;
+  }
+  if (of_slots == of_entries) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(of_entries, " entries have snapshots, ", of_slots, " slots are ones"));
 }
 
 absl::Status BlockManager::CheckGroup(size_t group) const {

@@ -40,6 +40,7 @@ std::optional<MicroBatch> Scheduler::Next() {
   // A draft can end empty because the only sequence it took up preempted itself; the others then deserve their turn.
   // Each round preempts at least one running sequence, so this ends.
   for (;;) {
+    blocks_.BeginMicroBatch();
     Draft draft(*this);
     policy_->Compose(draft);
     if (!draft.empty()) return Submit(draft);
@@ -146,7 +147,8 @@ int64_t Scheduler::FirstRow(const Sequence& sequence) const {
 }
 
 int64_t Scheduler::ChunkRows(const Sequence& sequence) const {
-  return std::min(sequence.tokens() - FirstRow(sequence), MostChunkRows(sequence));
+  const int64_t first = FirstRow(sequence);
+  return std::min({sequence.tokens() - first, MostChunkRows(sequence), NextSnapshot(sequence, first) - first});
 }
 
 int64_t Scheduler::MostChunkRows(const Sequence& sequence) const {
@@ -166,6 +168,7 @@ Sequence* Scheduler::Admissible(const Draft& draft) {
   }
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
   FindHits(*head);
+  if (options_.state_slots > 0 && blocks_.slots().available() == 0) return nullptr;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     const int64_t unseen = FirstPlace(group, HitRows(*head));
     const int64_t needed = BlocksToTake(group, RowsToAdmit(*head), head->hits, unseen);
@@ -175,6 +178,7 @@ Sequence* Scheduler::Admissible(const Draft& draft) {
 }
 
 void Scheduler::Admit(Sequence& sequence, Draft& draft) {
+  CountWaiting(sequence, -1);
   TakeHits(sequence);
   queue_.Admit(sequence, sequence.tokens() - sequence.handed_out);
   waiting_rows_ -= sequence.tokens();
@@ -197,8 +201,15 @@ void Scheduler::Admit(Sequence& sequence, Draft& draft) {
   }
 }
 
-// Gives up to `wanted` rows to the draft: fewer where free blocks cover fewer, none when the sequence itself had to go.
+// Gives up to `wanted` rows to the draft: fewer where free blocks cover fewer, none when the sequence itself had to go
+// or must wait for a slot.
 void Scheduler::HandOut(Sequence& sequence, int64_t wanted, Draft& draft) {
+  const SlotId read = sequence.state_slot;
+  if (options_.state_slots > 0) {
+    const SlotId write = blocks_.SlotToWrite(read);
+    if (write == kNoSlot) return;  // its turn is in the next micro-batch
+    sequence.state_slot = write;
+  }
   const bool released = windowed_ && ReleaseUnseen(sequence);
   const auto rows_that_fit = [&] {
     int64_t blocks = std::numeric_limits<int32_t>::max();
@@ -215,6 +226,8 @@ void Scheduler::HandOut(Sequence& sequence, int64_t wanted, Draft& draft) {
     if (&victim == &sequence) return;
   }
   AppendSlice(sequence, std::min({wanted, rows_that_fit(), draft.rows_left}), released, draft);
+  draft.batch.slices.back().state_read = read;
+  draft.batch.slices.back().state_write = sequence.state_slot;
 }
 
 bool Scheduler::ReleaseUnseen(Sequence& sequence) {

@@ -9,6 +9,9 @@
 //              in groups with a window may be gone while the entry exists.
 //   Evicted    entries without references are in a list in eviction order. Releasing a chain appends its deepest entry
 //              first and its root last, so no entry is evicted before those that follow it.
+//   Snapshots  of a model with recurrent states, an entry may have the slot of the state that stands behind its last
+//              token. A sequence can begin behind such an entry alone: one that no snapshot follows, on it or deeper,
+//              serves nobody. Entries that serve nobody are evicted before all others.
 // The index neither decides nor counts references; BlockManager does.
 
 #include <cstddef>
@@ -89,8 +92,14 @@ uint64_t PrefixHash(uint64_t parent_hash, absl::Span<const TokenId> tokens);
 
 class PrefixIndex {
  public:
-  // `anchor`: the group whose blocks, so many, name the entries.
-  PrefixIndex(size_t anchor, int32_t blocks) : anchor_(anchor), entries_(static_cast<size_t>(blocks)), row_(blocks) {}
+  // `anchor`: the group whose blocks, so many, name the entries. `with_states`: whether entries need snapshots to
+  // serve.
+  PrefixIndex(size_t anchor, int32_t blocks, bool with_states)
+      : anchor_(anchor),
+        with_states_(with_states),
+        entries_(static_cast<size_t>(blocks)),
+        row_(blocks),
+        useless_(with_states ? blocks : 0) {}
 
   PrefixRef Find(const PrefixKey& key) const;  // none: exists() is false
   // `blocks`: one of each group; none of them in an entry. What was found under the hash before is found no more.
@@ -102,15 +111,26 @@ class PrefixIndex {
   absl::Span<const BlockId> blocks(BlockId block) const { return entries_[block]->blocks; }  // [groups], or kNoBlock
   void SetBlock(BlockId block, size_t group, BlockId to) { entries_[block]->blocks[group] = to; }  // not the anchor's
 
-  // The row of entries without references.
-  void MoveToBack(BlockId block) { row_.MoveToBack(block); }  // from wherever it is
-  void RemoveFromRow(BlockId block) { row_.Remove(block); }
-  bool IsInRow(BlockId block) const { return row_.Has(block); }
-  BlockId first() const { return row_.first(); }  // the next to be given up; kNoBlock: none
-  int32_t row() const { return row_.size(); }     // how many there are
+  // The row of entries without references: those that serve nobody, then the others.
+  void MoveToBack(BlockId block);  // of its part of the row, from wherever it is
+  void RemoveFromRow(BlockId block);
+  bool IsInRow(BlockId block) const { return row_.Has(block) || (with_states_ && useless_.Has(block)); }
+  // The next to be given up; kNoBlock: none.
+  BlockId first() const { return useless_.first() == kNoBlock ? row_.first() : useless_.first(); }
+  bool first_serves() const { return useless_.first() == kNoBlock; }  // or there is none
+  int32_t row() const { return row_.size() + useless_.size(); }       // how many there are
+
+  // Snapshots, where there are states. Setting and removing one is linear in the entry's depth.
+  SlotId snapshot(BlockId block) const { return entries_[block]->snapshot; }  // kNoSlot: none
+  void SetSnapshot(BlockId block, SlotId slot);  // of an entry that has none; kNoSlot: of one that has one
+  // On the entry or deeper.
+  int32_t snapshots_from(BlockId block) const { return entries_[block]->snapshots_from; }
+  // Blocks of the entry's chain, itself included, behind the last snapshot before it.
+  int64_t BlocksBehindSnapshot(BlockId block) const;
 
   int32_t size() const { return size_; }
-  // The row is whole; every entry in it has a parent that is there, and that is not before it in the row.
+  // The row is whole; every entry in it has a parent that is there, and that is not before it in the row. Snapshots are
+  // counted as they are, and those that serve nobody are in their part of the row.
   absl::Status CheckIntegrity() const;
 
  private:
@@ -121,13 +141,21 @@ class PrefixIndex {
     std::string salt;
     std::vector<TokenId> tokens;
     absl::InlinedVector<BlockId, 2> blocks;  // [groups]
+    SlotId snapshot = kNoSlot;
+    int32_t snapshots_from = 0;
   };
+  const Entry* ParentOf(const Entry& entry) const {
+    return Holds(entry.parent) ? entries_[entry.parent.block].get() : nullptr;
+  }
+  void AddSnapshots(PrefixRef from, int32_t count);
 
   size_t anchor_;
+  bool with_states_;
   std::vector<std::unique_ptr<Entry>> entries_;  // [blocks of the anchor's group], made when first needed
   absl::flat_hash_map<uint64_t, BlockId> by_hash_;
   uint64_t next_number_ = 1;
   BlockRow row_;
+  BlockRow useless_;  // those that serve nobody
   int32_t size_ = 0;
 };
 

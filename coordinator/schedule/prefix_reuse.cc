@@ -60,7 +60,7 @@ void Scheduler::FindHits(Sequence& sequence) {
     if (!entry.exists()) break;
     chain.push_back(entry);
   }
-  sequence.hits = UsableHits(chain);
+  SetHits(sequence);
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     int64_t& evictable = sequence.evictable_hits[group];
     evictable = 0;
@@ -70,10 +70,15 @@ void Scheduler::FindHits(Sequence& sequence) {
   }
 }
 
-// As many as a sequence could begin with: of every group there are the blocks that the first row behind them sees.
-int64_t Scheduler::UsableHits(absl::Span<const PrefixRef> chain) const {
-  if (!windowed_) return static_cast<int64_t>(chain.size());
-  int64_t usable = 0;
+// A sequence could begin with so many: of every group there are the blocks that the first row behind them sees, and of
+// a model with recurrent states there is one.
+void Scheduler::SetHits(Sequence& sequence) const {
+  const std::vector<PrefixRef>& chain = sequence.chain;
+  const bool with_states = options_.state_slots > 0;
+  sequence.hits = static_cast<int64_t>(chain.size());
+  sequence.stateless_hits = 0;
+  if (!windowed_ && !with_states) return;
+  int64_t usable = 0, restartable = 0;
   absl::InlinedVector<int64_t, 4> present(blocks_.groups());  // in a row, up to the one looked at
   for (size_t i = 0; i < chain.size(); ++i) {
     const auto hits = static_cast<int64_t>(i) + 1;
@@ -82,9 +87,12 @@ int64_t Scheduler::UsableHits(absl::Span<const PrefixRef> chain) const {
       present[group] = blocks_.BlockOf(chain[i], group) == kNoBlock ? 0 : present[group] + 1;
       all_seen = all_seen && present[group] >= hits - FirstPlace(group, hits * options_.block_tokens);
     }
-    if (all_seen) usable = hits;
+    if (!all_seen) continue;
+    usable = hits;
+    if (!with_states || blocks_.SnapshotOf(chain[i]) != kNoSlot) restartable = hits;
   }
-  return usable;
+  sequence.hits = restartable;
+  sequence.stateless_hits = usable - restartable;
 }
 
 void Scheduler::TakeHits(Sequence& sequence) {
@@ -99,29 +107,54 @@ void Scheduler::TakeHits(Sequence& sequence) {
     sequence.block_tables = blocks_.Share(sequence.chain, unseen_);
   }
   sequence.handed_out = sequence.confirmed = rows;
+  if (options_.state_slots > 0 && rows > 0) {
+    blocks_.UseSnapshot(sequence.chain.back());
+    sequence.state_slot = blocks_.SnapshotOf(sequence.chain.back());
+  }
   if (!std::exchange(sequence.admitted, true)) sequence.cached_tokens = rows;
   if (!options_.prefix_caching) return;
   counters_.prefix_queries += sequence.tokens();
   counters_.prefix_hits += rows;
-  const int64_t prompt_blocks = PromptBlocks(sequence);
-  if (prompt_blocks == 0 || sequence.hits >= prompt_blocks) return;
-  sequence.leads = true;
-  ++leaders_[GroupOf(sequence)];
+  counters_.prefix_stateless += sequence.stateless_hits * options_.block_tokens;
+  PlanSnapshots(sequence);
+  Lead(sequence);
 }
 
-// Prompts with the same full blocks.
-uint64_t Scheduler::GroupOf(Sequence& sequence) { return KeyOf(sequence, PromptBlocks(sequence) - 1, {}).hash; }
+// A leader computes all full blocks of its prompt; with recurrent states others can begin behind its snapshots alone.
+void Scheduler::Lead(Sequence& sequence) {
+  const auto lead = [&](int64_t blocks) {
+    if (sequence.hits >= blocks) return;
+    sequence.leads.push_back({blocks, KeyOf(sequence, blocks - 1, {}).hash});
+    ++leaders_[sequence.leads.back().group];
+  };
+  if (!keeps_snapshots()) return lead(PromptBlocks(sequence));
+  const int64_t tokens = sequence.tokens();
+  for (int64_t row = HitRows(sequence); (row = NextSnapshot(sequence, row)) < tokens;)
+    lead(row / options_.block_tokens);
+}
 
 bool Scheduler::WaitsForLeader(Sequence& sequence) {
-  if (leaders_.empty() || PromptBlocks(sequence) == 0 || !leaders_.contains(GroupOf(sequence))) return false;
+  const int64_t prompt_blocks = PromptBlocks(sequence);
+  if (leaders_.empty() || prompt_blocks == 0) return false;
+  const auto follows = [&](int64_t blocks) {
+    sequence.group = KeyOf(sequence, blocks - 1, {}).hash;
+    return leaders_.contains(sequence.group);
+  };
+  if (!keeps_snapshots()) {
+    if (!follows(prompt_blocks)) return false;
+    FindHits(sequence);
+    return sequence.hits < std::min(prompt_blocks, MostHits(sequence));
+  }
   FindHits(sequence);
-  return sequence.hits < std::min(PromptBlocks(sequence), MostHits(sequence));
+  int64_t blocks = std::min(prompt_blocks, MostHits(sequence));
+  while (blocks > sequence.hits && !follows(blocks)) --blocks;
+  return blocks > sequence.hits;
 }
 
 void Scheduler::StandAside(Sequence& sequence) {
   queue_.StandAside(sequence);
   waiting_rows_ -= sequence.tokens();
-  siblings_.emplace(std::pair(GroupOf(sequence), sequence.order), &sequence);
+  siblings_.emplace(std::pair(sequence.group, sequence.order), &sequence);
 }
 
 Scheduler::Siblings::iterator Scheduler::RejoinQueue(Siblings::iterator aside) {
@@ -131,21 +164,36 @@ Scheduler::Siblings::iterator Scheduler::RejoinQueue(Siblings::iterator aside) {
   return siblings_.erase(aside);
 }
 
-void Scheduler::ReleaseFollowers(Sequence& leader) {
-  if (!std::exchange(leader.leads, false)) return;
-  const uint64_t group = GroupOf(leader);
-  const auto leaders = leaders_.find(group);
-  if (--leaders->second == 0) leaders_.erase(leaders);
-  // All look again, also while others lead: leaders that never wait themselves could follow one another for ever.
-  for (auto next = siblings_.lower_bound({group, 0}); next != siblings_.end() && next->first.first == group;) {
-    next = RejoinQueue(next);
+void Scheduler::ReleaseFollowers(Sequence& leader, int64_t blocks) {
+  while (!leader.leads.empty() && leader.leads.front().blocks <= blocks) {
+    const uint64_t group = leader.leads.front().group;
+    leader.leads.erase(leader.leads.begin());
+    const auto leaders = leaders_.find(group);
+    if (--leaders->second == 0) leaders_.erase(leaders);
+    // All look again, also while others lead: leaders that never wait themselves could follow one another for ever.
+    for (auto next = siblings_.lower_bound({group, 0}); next != siblings_.end() && next->first.first == group;) {
+      next = RejoinQueue(next);
+    }
   }
+}
+
+// Entries of others, which it found where it computed again, are held by nobody: where blocks are scarce they go, and
+// what follows them could not be found any more. Its own blocks have the same content.
+void Scheduler::MendChain(Sequence& sequence) {
+  std::vector<PrefixRef>& chain = sequence.chain;
+  auto whole = static_cast<size_t>(sequence.hits);
+  while (whole < chain.size() && blocks_.Holds(chain[whole])) ++whole;
+  for (size_t i = chain.size(); i > whole; --i) {
+    if (chain[i - 1].block == sequence.block_tables[blocks_.anchor()][i - 1]) blocks_.Forget(chain[i - 1]);
+  }
+  chain.resize(whole);
 }
 
 // Known from now on: the micro-batch that fills the blocks is on its way, and stages take up none before it.
 void Scheduler::RememberFilled(const std::vector<Sequence*>& sequences) {
   for (Sequence* sequence : sequences) {
     std::vector<PrefixRef>& chain = sequence->chain;
+    if (keeps_snapshots()) MendChain(*sequence);
     const int64_t filled = sequence->handed_out / options_.block_tokens;
     for (auto block = static_cast<int64_t>(chain.size()); block < filled; ++block) {
       group_block_.clear();
@@ -157,7 +205,8 @@ void Scheduler::RememberFilled(const std::vector<Sequence*>& sequences) {
       const PrefixKey key = KeyOf(*sequence, block, block == 0 ? PrefixRef() : chain.back());
       chain.push_back(cut ? PrefixRef() : blocks_.Remember(key, group_block_));
     }
-    if (static_cast<int64_t>(chain.size()) >= PromptBlocks(*sequence)) ReleaseFollowers(*sequence);
+    if (keeps_snapshots()) KeepSnapshot(*sequence);
+    ReleaseFollowers(*sequence, static_cast<int64_t>(chain.size()));
   }
 }
 

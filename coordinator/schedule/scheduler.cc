@@ -3,6 +3,7 @@
 #include "coordinator/schedule/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,7 +35,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       chunk_rows_(std::min(options.prefill_chunk, options.max_num_batched_tokens)),
       windowed_(std::any_of(options.group_windows.begin(), options.group_windows.end(),
                             [](int64_t window) { return window > 0; })),
-      blocks_(options.group_blocks, options.group_windows),
+      blocks_(options.group_blocks, options.group_windows, options.state_slots, options.state_blocks),
       decode_groups_(options.micro_batches),
       promised_blocks_(options.group_blocks.size()),
       more_blocks_(options.group_blocks.size()),
@@ -60,6 +61,7 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   sequence->promised.resize(blocks_.groups());
   sequence->place = not_ready_.insert(not_ready_.end(), sequence.get());
   waiting_rows_ += sequence->tokens();
+  CountWaiting(*sequence, 1);
   queue_.Arrive(*sequence);
   const SequenceId id = sequence->spec().id;
   sequences_.emplace(id, std::move(sequence));
@@ -156,8 +158,9 @@ std::array<int64_t, kPriorityClassCount> Scheduler::RunningByClass() const {
 }
 
 void Scheduler::LeaveRunning(Sequence& sequence) {
-  ReleaseFollowers(sequence);
+  ReleaseFollowers(sequence, std::numeric_limits<int64_t>::max());
   CHECK(blocks_.Free(sequence.block_tables, sequence.chain).ok());
+  if (sequence.state_slot != kNoSlot) blocks_.DropSlot(std::exchange(sequence.state_slot, kNoSlot));
   sequence.chain.clear();
   sequence.hits = 0;
   sequence.hits_version = 0;
@@ -180,6 +183,7 @@ void Scheduler::PreemptRunning(Sequence& sequence) {
   ++sequence.preemptions;
   ++counters_.preemptions;
   queue_.Requeue(sequence);
+  CountWaiting(sequence, 1);
   waiting_rows_ += sequence.tokens();
   sequence.MoveTo(SequenceState::kPreempted);
   if (sequence.slices_in_flight == 0) sequence.MoveTo(SequenceState::kWaiting);
@@ -189,10 +193,9 @@ void Scheduler::Finish(Sequence& sequence) {
   if (sequence.state() == SequenceState::kPrefilling || sequence.state() == SequenceState::kDecoding) {
     LeaveRunning(sequence);
   } else {
-    if (!siblings_.empty() && PromptBlocks(sequence) > 0) {
-      const auto aside = siblings_.find({GroupOf(sequence), sequence.order});
-      if (aside != siblings_.end()) RejoinQueue(aside);
-    }
+    const auto aside = siblings_.find({sequence.group, sequence.order});
+    if (aside != siblings_.end()) RejoinQueue(aside);
+    CountWaiting(sequence, -1);
     queue_.Withdraw(sequence);
     waiting_rows_ -= sequence.tokens();
   }

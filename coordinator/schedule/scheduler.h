@@ -38,6 +38,18 @@
 //   Leaders    a sequence whose prompt has the same full blocks as one in flight, its leader, waits until that one has
 //              computed them or is gone, instead of computing them too. Sequences behind it may overtake it.
 //
+// Recurrent states (state_slots > 0; SequenceSlice in common/step/step.h, block_manager.h)
+//   Slots      a running sequence has one, or a reference to the snapshot that its next slice reads. Admission needs no
+//              more: there are as many slots as sequences that run, and what a micro-batch gives up the next one has.
+//              A slice that cannot have a slot yet waits for the next micro-batch.
+//   Hits       end where the cache has a snapshot too. What is known behind it is computed again, and counted.
+//   Snapshots  are kept where a prompt's chunk ends, which is cut there, at the end of a block: the last one that the
+//              next turn of its conversation shares (SequenceSpec::conversation_tokens), every state_blocks blocks, so
+//              that snapshots take about as much memory as K and V, and where the prompt parts from another one that
+//              waits or that came before, if computing so far again costs more than kLeastSnapshotShare of that.
+//   Leaders    those that are to keep snapshots. Who has the same tokens as far as one of these waits for it.
+//   Preempted  sequences begin again behind the last snapshot in their chain, or at zeros.
+//
 // Block groups with a window (common/step/step.h)
 //   With each slice a sequence gives back the blocks that no later row sees; they may be given away at once. So it
 //   needs as many as the window and a chunk, however long it is; admission asks for that. It begins behind full blocks
@@ -82,6 +94,9 @@
 
 namespace stagecoach {
 
+// Of state_blocks: how far a prompt goes behind a snapshot before it is worth another one where it parts from others.
+inline constexpr double kLeastSnapshotShare = 0.125;
+
 // Blocks that admission leaves free for the growth of each decoding sequence, at most.
 inline constexpr int32_t kGrowthHeadroomBlocks = 4;
 
@@ -112,6 +127,7 @@ struct SchedulerCounters {
   std::array<uint64_t, 32> prefill_sizes = {}, decode_sizes = {};
   // Of all admissions, with prefix_caching: known tokens, and those whose rows were found.
   int64_t prefix_queries = 0, prefix_hits = 0;
+  int64_t prefix_stateless = 0;  // beyond these, whose K and V were there, but no state to go on from
 };
 
 class Scheduler {
@@ -169,8 +185,8 @@ class Scheduler {
   std::vector<uint64_t> BlockHashes(SequenceId sequence);
 
   // Everything that must always hold: blocks free + evictable + used == total, each used block referenced once by every
-  // table that has it, tables of every group cover exactly the rows handed out, states consistent with queues and
-  // in-flight micro-batches. kInternal names the first violation.
+  // table that has it, each slot once by every sequence whose state it is, tables of every group cover exactly the rows
+  // handed out, states consistent with queues and in-flight micro-batches. kInternal names the first violation.
   absl::Status CheckIntegrity() const;
 
  private:
@@ -217,14 +233,22 @@ class Scheduler {
   absl::Span<const TokenId> BlockOf(const Sequence& sequence, int64_t block);  // valid until the next call
   PrefixKey KeyOf(Sequence& sequence, int64_t block, PrefixRef parent);        // "
   void FindHits(Sequence& sequence);                                           // of one that waits, into its chain
-  int64_t UsableHits(absl::Span<const PrefixRef> chain) const;                 // of those found, with the windows
+  void SetHits(Sequence& sequence) const;                                      // of those found: how many are of use
   void TakeHits(Sequence& sequence);                                           // on admission
-  uint64_t GroupOf(Sequence& sequence);                                        // of one whose prompt fills a block
-  bool WaitsForLeader(Sequence& sequence);
-  void StandAside(Sequence& sequence);                       // until its leader is handed out
+  void Lead(Sequence& sequence);            // once it has its hits, if it computes what others may have
+  bool WaitsForLeader(Sequence& sequence);  // its group is then that of the leader
+  void StandAside(Sequence& sequence);      // until its leader is handed out
   Siblings::iterator RejoinQueue(Siblings::iterator aside);  // gives the next one
-  void ReleaseFollowers(Sequence& leader);
+  void ReleaseFollowers(Sequence& leader, int64_t blocks);   // who wait for so many or fewer
+  void MendChain(Sequence& sequence);                        // of a running one, as far as its entries have gone
   void RememberFilled(const std::vector<Sequence*>& sequences);
+
+  // Recurrent states (snapshots.cc).
+  bool keeps_snapshots() const { return options_.state_slots > 0 && options_.prefix_caching; }
+  void PlanSnapshots(Sequence& sequence);                             // on admission
+  int64_t NextSnapshot(const Sequence& sequence, int64_t row) const;  // rows before the next one behind it; INT64_MAX
+  void KeepSnapshot(Sequence& sequence);                              // if it is to keep one of the rows so far
+  void CountWaiting(Sequence& sequence, int32_t count);               // its prompt is, or is not any more, waiting
 
   // Life cycle (scheduler.cc).
   absl::StatusOr<Sequence*> Unfinished(SequenceId id, absl::string_view verb);
@@ -252,6 +276,7 @@ class Scheduler {
   absl::Status CheckResult(const StepResult& result) const;
   absl::Status CheckQueues() const;
   absl::Status CheckBlocks(size_t group) const;
+  absl::Status CheckSlots() const;
   absl::Status CheckSequence(const Sequence& sequence) const;
 
   const SchedulerOptions options_;
@@ -273,6 +298,8 @@ class Scheduler {
   // Those that stand aside until the prompt of a leader is handed out, by group and order of arrival.
   Siblings siblings_;
   absl::flat_hash_map<uint64_t, int32_t> leaders_;  // of each group: how many
+  // With states: of each full block of a prompt that waits, by its hash, how many wait.
+  absl::flat_hash_map<uint64_t, int32_t> waiting_blocks_;
 
   // Each unfinished sequence is in exactly one of these; Sequence::place says where.
   std::list<Sequence*> ready_;      // decoding and nothing in flight; who waits longest is first

@@ -82,6 +82,11 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
   if (options.group_blocks.empty()) return absl::InvalidArgumentError("`group_blocks` is empty, expected an entry");
   for (const int32_t blocks : options.group_blocks) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupBlocks, blocks));
   if (!options.group_windows.empty()) RETURN_IF_ERROR(ValidateWindows(options));
+  if (options.state_slots != 0) {
+    RETURN_IF_ERROR(CheckJobField(
+        {JobLimits::kStateSlots.name, {options.max_num_seqs, JobLimits::kStateSlots.range.max}}, options.state_slots));
+    RETURN_IF_ERROR(CheckJobField(JobLimits::kStateBlocks, options.state_blocks));
+  }
   if (!IsNamed(kPolicies, options.policy)) {
     return WrongOption("policy is ", static_cast<int>(options.policy), ", which is none of the known ones");
   }
@@ -222,6 +227,7 @@ absl::Status Scheduler::CheckIntegrity() const {
     RETURN_IF_ERROR(CheckSequence(*sequence));
   }
   for (size_t group = 0; group < blocks_.groups(); ++group) RETURN_IF_ERROR(CheckBlocks(group));
+  RETURN_IF_ERROR(CheckSlots());
   if (std::set<SequenceId>(frees_.begin(), frees_.end()).size() != frees_.size()) {
     return absl::InternalError("a sequence is to be freed twice by one micro-batch");
   }
@@ -268,6 +274,31 @@ absl::Status Scheduler::CheckBlocks(size_t group) const {
     if (tables > 1 && !options_.prefix_caching) return violation("block ", block, " is in ", tables, " tables");
   }
   return absl::OkStatus();
+}
+
+// Every slot is referenced by the sequences that run with it, and by no others; who waits is counted.
+absl::Status Scheduler::CheckSlots() const {
+  std::vector<int32_t> references(static_cast<size_t>(options_.state_slots));
+  absl::flat_hash_map<uint64_t, int32_t> waiting;
+  for (const auto& [id, sequence] : sequences_) {
+    const SlotId slot = sequence->state_slot;
+    const bool runs = running_.contains(sequence->rank());
+    if ((slot != kNoSlot) != (runs && options_.state_slots > 0) || slot >= options_.state_slots) {
+      return Violation("sequence ", id, " (", SequenceStateName(sequence->state()), ") has the state in slot ", slot);
+    }
+    if (slot != kNoSlot) ++references[static_cast<size_t>(slot)];
+    if (runs || !keeps_snapshots()) continue;
+    for (int64_t block = 0; block < PromptBlocks(*sequence); ++block) {
+      ++waiting[sequence->block_hashes[static_cast<size_t>(block)]];
+    }
+  }
+  for (SlotId slot = 0; slot < options_.state_slots; ++slot) {
+    if (blocks_.slots().references(slot) == references[static_cast<size_t>(slot)]) continue;
+    return Violation("slot ", slot, " has ", blocks_.slots().references(slot), " references, but is that of ",
+                     references[static_cast<size_t>(slot)], " sequences");
+  }
+  if (waiting == waiting_blocks_) return absl::OkStatus();
+  return Violation(waiting.size(), " blocks of prompts wait, kept are ", waiting_blocks_.size(), " or others");
 }
 
 // What is kept so that nobody counts: the prompts with work, the ready ones, the decoding ones.

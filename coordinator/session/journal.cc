@@ -204,6 +204,7 @@ pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
   submission.set_report_progress(entry.request.report_progress && entry.output.empty());
   submission.set_max_new_tokens(entry.request.max_new_tokens);
   submission.mutable_stop_tokens()->Add(entry.request.stop_tokens.begin(), entry.request.stop_tokens.end());
+  if (entry.request.conversation_tokens >= 0) submission.set_conversation_tokens(entry.request.conversation_tokens);
   submission.set_cache_salt(entry.request.cache_salt);
   submission.set_tenant(entry.request.tenant);
   submission.set_weight(entry.request.weight);

@@ -26,12 +26,13 @@ struct GenerationRequest {
   SamplingParams sampling;
   int64_t max_new_tokens = 0;
   std::vector<TokenId> stop_tokens;
-  int64_t score_from = -1;       // see SequenceSpec
-  int64_t min_new_tokens = 0;    // no stop token is sampled before
-  bool report_progress = false;  // of the prompt: events with `prefill`
-  std::string cache_salt;        // see SequenceSpec
-  std::string tenant;            // "
-  double weight = 1;             // of kWeightRange
+  int64_t score_from = -1;           // see SequenceSpec
+  int64_t min_new_tokens = 0;        // no stop token is sampled before
+  bool report_progress = false;      // of the prompt: events with `prefill`
+  int64_t conversation_tokens = -1;  // see SequenceSpec
+  std::string cache_salt;            // see SequenceSpec
+  std::string tenant;                // "
+  double weight = 1;                 // of kWeightRange
   PriorityClass priority_class = PriorityClass::kDefault;
 };
 

@@ -75,6 +75,7 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
   AddSizes(earlier.decode_sizes(), sum->mutable_decode_sizes());
   sum->set_prefix_query_tokens(earlier.prefix_query_tokens() + later.prefix_query_tokens());
   sum->set_prefix_hit_tokens(earlier.prefix_hit_tokens() + later.prefix_hit_tokens());
+  sum->set_prefix_stateless_tokens(earlier.prefix_stateless_tokens() + later.prefix_stateless_tokens());
   const double busy_s = earlier.busy_s() + later.busy_s();
   sum->set_busy_s(busy_s);
   if (busy_s > 0) {

@@ -27,16 +27,17 @@ constexpr TokenId kFirstContentToken = 2;
 constexpr SequenceId kMostRefused = 1'000'000;  // requests in a row that a log can have left out
 static_assert(kSimulatedToken != kStopToken && kSimulatedToken < kFirstContentToken);
 
-std::string SliceText(SequenceId sequence, int32_t start, int32_t count, bool sample) {
-  return absl::StrCat(sequence, ":", start, "+", count, sample ? "*" : "");
-}
 std::string SlicesText(const StepRecord& record) {
-  return absl::StrCat("[",
-                      absl::StrJoin(record.slices, " ",
-                                    [](std::string* out, const StepRecord::Slice& slice) {
-                                      out->append(SliceText(slice.sequence, slice.start, slice.count, slice.sample));
-                                    }),
-                      "]");
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(record.slices, " ",
+                    [](std::string* out, const StepRecord::Slice& slice) {
+                      absl::StrAppend(out, slice.sequence, ":", slice.start, "+", slice.count, slice.sample ? "*" : "");
+                      if (slice.state_write == kNoSlot) return;
+                      absl::StrAppend(out, "(", slice.state_read == kNoSlot ? "" : absl::StrCat(slice.state_read), ">",
+                                      slice.state_write, ")");
+                    }),
+      "]");
 }
 
 // What the log says of one job, checked as far as anything here relies on it.
@@ -190,12 +191,13 @@ class RecordedPipeline : public Pipeline {
     for (size_t i = 0; same && i < batch.slices.size(); ++i) {
       const SequenceSlice& is = batch.slices[i];
       const StepRecord::Slice& was = record.slices[i];
-      same = is.sequence == was.sequence && is.start == was.start && is.count == was.count && is.sample == was.sample;
+      same = is.sequence == was.sequence && is.start == was.start && is.count == was.count && is.sample == was.sample &&
+             is.state_read == was.state_read && is.state_write == was.state_write;
     }
     if (!same) {
-      return absl::FailedPreconditionError(absl::StrCat("micro-batch ", batch.number, " differs: the replay has ",
-                                                        SlicesText(StepRecord(batch, StepResult{})), ", the record ",
-                                                        SlicesText(record), " (sequence:start+rows, * sampled)"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "micro-batch ", batch.number, " differs: the replay has ", SlicesText(StepRecord(batch, StepResult{})),
+          ", the record ", SlicesText(record), " (sequence:start+rows, * sampled, (slots of states))"));
     }
     // Results are taken one at a time, so their times are in order; of two equal times either may have come first.
     const bool early = confirmed_ < records_.size() && records_[confirmed_].confirm_us < record.submit_us;
@@ -259,6 +261,7 @@ class RecordedFront : public Front {
     }
     spec.max_new_tokens = command.max_new_tokens;
     spec.score_from = command.score_from;
+    spec.conversation_tokens = command.conversation_tokens;
     spec.stop_tokens = {kStopToken};
     if (command.tenant != 0) spec.tenant = absl::StrCat(command.tenant);
     spec.weight = command.weight;

@@ -74,18 +74,22 @@ size_t WhitespaceBytes(absl::string_view text, bool break_after_lines) {
   return end == text.size() || last_char == 0 ? end : last_char;
 }
 
-// qwen2 and llama-bpe, which differ in how many digits one piece takes.
-size_t FirstPieceOfQwen2(absl::string_view text, size_t max_digits) {
+bool IsNumber(uint32_t c) { return ClassOf(c) == CharClass::kNumber; }
+bool IsLetter(uint32_t c) { return ClassOf(c) == CharClass::kLetter; }
+bool IsLetterOrMark(uint32_t c) { return IsLetter(c) || CategoryOf(c) == CharCategory::kMark; }
+
+// qwen2, qwen35 and llama-bpe, which differ in how many digits one piece takes, and in what belongs to a word.
+template <typename OfWord>
+size_t FirstPieceOfQwen(absl::string_view text, size_t max_digits, OfWord of_word) {
   if (const size_t contraction = ContractionBytes(text, /*fold_case=*/true); contraction > 0) return contraction;
   const TextChar first = CharAt(text, 0);
-  const CharClass first_class = ClassOf(first.code_point);
-  if (first_class == CharClass::kLetter) return EndOfClass(text, 0, CharClass::kLetter);
-  if (first_class == CharClass::kNumber) return EndOfClass(text, 0, CharClass::kNumber, max_digits);
-  if (!IsLineBreak(first.code_point) && CharAt(text, first.bytes).Is(CharClass::kLetter)) {
-    return EndOfClass(text, first.bytes, CharClass::kLetter);
+  if (of_word(first.code_point)) return EndOfRun(text, 0, of_word);
+  if (first.Is(CharClass::kNumber)) return EndOfClass(text, 0, CharClass::kNumber, max_digits);
+  if (!IsLineBreak(first.code_point)) {
+    if (const size_t end = EndOfRun(text, first.bytes, of_word); end > first.bytes) return end;
   }
   const size_t start = text[0] == ' ' ? 1 : 0;
-  const size_t end = EndOfClass(text, start, CharClass::kOther);
+  const size_t end = EndOfRun(text, start, [&](uint32_t c) { return ClassOf(c) == CharClass::kOther && !of_word(c); });
   if (end == start) return WhitespaceBytes(text, /*break_after_lines=*/true);
   return EndOfLineBreaks(text, end);
 }
@@ -187,9 +191,6 @@ size_t FirstPieceOfSpacedSet(absl::string_view text, Belongs belongs) {
   }
 }
 
-bool IsNumber(uint32_t c) { return ClassOf(c) == CharClass::kNumber; }
-bool IsLetter(uint32_t c) { return ClassOf(c) == CharClass::kLetter; }
-bool IsLetterOrMark(uint32_t c) { return IsLetter(c) || CategoryOf(c) == CharCategory::kMark; }
 bool IsAsciiLetter(uint32_t c) { return (c | 0x20) - 'a' < 26; }
 
 bool IsSign(uint32_t c) {
@@ -246,10 +247,13 @@ size_t MatchOfDeepSeekV3(absl::string_view text) {
 }
 
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-size_t SplitLikeQwen2(absl::string_view text) { return FirstPieceOfQwen2(text, 1); }
+size_t SplitLikeQwen2(absl::string_view text) { return FirstPieceOfQwen(text, 1, IsLetter); }
 
-// the same with \p{N}{1,3}
-size_t SplitLikeLlamaBpe(absl::string_view text) { return FirstPieceOfQwen2(text, 3); }
+// the same with [\p{L}\p{M}] for \p{L}, except in the first class
+size_t SplitLikeQwen35(absl::string_view text) { return FirstPieceOfQwen(text, 1, IsLetterOrMark); }
+
+// the same as SplitLikeQwen2 with \p{N}{1,3}
+size_t SplitLikeLlamaBpe(absl::string_view text) { return FirstPieceOfQwen(text, 3, IsLetter); }
 
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 size_t SplitLikeGpt2(absl::string_view text) {
@@ -332,6 +336,7 @@ constexpr bool kBos = true;
 constexpr absl::string_view kBetweenNames = ", ";
 constexpr NamedPreTokenizers kNames[] = {
     {{PreTokenizer::kQwen2}, "qwen2, deepseek-r1-qwen, megrez, kormo, solar-open"},
+    {{PreTokenizer::kQwen35}, "qwen35"},
     {{PreTokenizer::kLlamaBpe, kWhole, kBos}, "llama-bpe, llama3, llama-v3, falcon3, pixtral, midm-2.0"},
     {{PreTokenizer::kLlamaBpe, kWhole}, "smaug-bpe, glm4, chatglm-bpe"},  // Llama 3's without BOS: SmolLM3's
     {{PreTokenizer::kLlamaBpe}, "dbrx"},
@@ -352,6 +357,7 @@ constexpr NamedPreTokenizers kNames[] = {
 // By PreTokenizer, each up to the first that is null.
 const PieceCutter::SplitPattern PieceCutter::kPatterns[][kMaxPatterns + 1] = {
     {SplitLikeQwen2},
+    {SplitLikeQwen35},
     {SplitLikeLlamaBpe},
     {SplitLikeGpt2},
     {SplitAtEachNumber, SplitLikeGpt2},

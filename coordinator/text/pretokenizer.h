@@ -16,6 +16,7 @@ namespace stagecoach {
 
 enum class PreTokenizer {
   kQwen2,
+  kQwen35,  // as kQwen2, but marks are parts of words
   kLlamaBpe,
   kGpt2,
   kStarCoder,  // digits one by one, then as kGpt2

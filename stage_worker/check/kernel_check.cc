@@ -23,6 +23,7 @@ constexpr int kMostColumns = 13;
 constexpr int64_t kLongRow = 1056;
 constexpr int kColumnCounts[] = {1, 2, 4, 5, 8, kMostColumns};
 constexpr int64_t kVectorLengths[] = {1, 16, 31, 100, 1024};
+constexpr int64_t kDeltaDims[] = {10, 48, 64, 128};               // of heads of delta nets
 constexpr int64_t kRowLengths[] = {1, 17, 63, 130, 1025, 20001};  // of logits
 
 std::vector<float> RandomFloats(uint64_t seed, int64_t count, double range) {
@@ -135,6 +136,7 @@ class Checker {
     for (int64_t cols : {32, 96, 1024}) CheckActivations(cols);
     CheckRowKernels();
     for (int64_t n : kRowLengths) CheckSampling(n);
+    for (int64_t dim : kDeltaDims) CheckDeltaRule(dim);
     for (const auto& [type, name] : kKvTypes) {
       for (int head_dim : {64, 128}) CheckAttention(type, {.head_dim = head_dim, .value_dim = head_dim});
       CheckAttention(type, {.head_dim = 96, .value_dim = 64, .window = 40});
@@ -157,6 +159,7 @@ class Checker {
   }
   void CheckRowKernels();
   void CheckSampling(int64_t n);
+  void CheckDeltaRule(int64_t dim);
   void CheckAttention(KvType type, const AttentionCase& kind);
   void CheckMerge(int columns, int value_dim);
 
@@ -238,6 +241,13 @@ void Checker::CheckRowKernels() {
     }
     CheckRow("add", y, [&](const Kernels& k, float* out) { k.add(x.data(), n, out); });
     CheckRow("add_scaled", y, [&](const Kernels& k, float* out) { k.add_scaled(x.data(), 0.3f, n, out); });
+    CheckRow("times_sigmoid", y, [&](const Kernels& k, float* out) { k.times_sigmoid(x.data(), n, out); });
+    CheckRow("l2_norm", zeros, [&](const Kernels& k, float* out) { k.l2_norm(x.data(), n, 1e-6f, 0.3f, out); });
+    CheckRow("conv_silu", zeros, [&](const Kernels& k, float* out) {
+      const float* const inputs[] = {x.data(), y.data(), x.data()};
+      k.conv_silu(inputs, y.data(), 0, 3, n, out);
+    });
+    CheckRow("dot", {0}, [&](const Kernels& k, float* out) { *out = k.dot(x.data(), y.data(), n); });
     CheckRow("log_sum_exp", {0}, [&](const Kernels& k, float* out) { *out = k.log_sum_exp(x.data(), n); });
   }
   for (int head_dim : {64, 80, 128}) {
@@ -247,6 +257,32 @@ void Checker::CheckRowKernels() {
                [&](const Kernels& k, float* head) { k.rope(head, cos.data(), sin.data(), head_dim, halves); });
     }
   }
+}
+
+// Two calls: from zeros, and on from there. The state and what comes out lie behind each other.
+void Checker::CheckDeltaRule(int64_t dim) {
+  constexpr int64_t kDeltaRows = 3;
+  const std::vector<float> q = RandomFloats(27, 2 * kDeltaRows * dim, 0.1),
+                           k = RandomFloats(28, 2 * kDeltaRows * dim, 0.2);
+  const std::vector<float> v = RandomFloats(29, 2 * kDeltaRows * dim, 2.0),
+                           beta = RandomFloats(30, 2 * kDeltaRows, 1.0);
+  const std::vector<float> start(static_cast<size_t>((dim + 2 * kDeltaRows) * dim));
+  CheckRow("delta_rule", start, [&](const Kernels& kernels, float* state) {
+    for (const int64_t row : {int64_t{0}, kDeltaRows}) {
+      DeltaSpan span;
+      span.dim = dim;
+      span.rows = kDeltaRows;
+      span.q = &q[row * dim];
+      span.k = &k[row * dim];
+      span.v = &v[row * dim];
+      span.decay = span.beta = &beta[row];
+      span.before = row == 0 ? nullptr : state;
+      span.after = state;
+      span.out = state + (dim + row) * dim;
+      span.out_stride = dim;
+      kernels.delta_rule(span);
+    }
+  });
 }
 
 // Logits with ties, infinities and NaN.

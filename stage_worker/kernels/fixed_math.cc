@@ -96,6 +96,14 @@ float FixedExp(float x) {
 
 float FixedSigmoid(float x) { return 1.0f / (1.0f + FixedExp(-x)); }
 
+float FixedSoftplus(float x) {
+  if (x != x || x > 30.0f) return x;    // exp(-30) is lost beside 30
+  if (x < -104.0f) return FixedExp(x);  // 0
+  const double e = ExpDouble(static_cast<double>(x));
+  return static_cast<float>(x < -17.0f ? e
+                                       : LogDouble(1.0 + e));  // e^2 / 2 is lost beside e; e would lose bits beside 1
+}
+
 float FixedTanh(float x) {
   const float magnitude = std::fabs(x);
   if (magnitude < 0.625f) {  // 1 - 2 / (e^2x + 1) would cancel: Cephes' polynomial (tanhf)

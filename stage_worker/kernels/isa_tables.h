@@ -86,6 +86,8 @@ static inline int32_t StartOf(int32_t sum) { return static_cast<int32_t>(0u - (s
 // max.
 float RmsFactor(const double lanes[16], int64_t n, float eps);
 float LogOfLanes(const double lanes[16], float max);
+// The factor of l2_norm.
+float L2Factor(const double lanes[16], float eps, float scale);
 
 inline constexpr int kMaxTileColumns = 8;
 
@@ -190,6 +192,14 @@ struct MergeFactors {
   float old_factor, new_factor;
 };
 MergeFactors MergeGranule(float granule_max, float granule_sum, float* max, float* sum);
+
+// --- the gated delta rule ---
+
+DeltaFn DeltaRuleScalar;
+// A panel of S, its first value and how many it has: what remains beside the whole panels of a vectorised unit.
+void DeltaPanelScalar(const DeltaSpan& span, int64_t value, int64_t values);
+
+inline constexpr int kDeltaSums = 4;  // of a sum over the keys
 
 // --- measuring ---
 

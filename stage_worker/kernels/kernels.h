@@ -78,6 +78,25 @@ struct AttentionState {
   float* acc;  // [columns, value_dim]
 };
 
+// Consecutive rows of one head of a gated delta net (DeltaNetSpec), after a sequence's state S [dim keys][dim values].
+// S lies in panels of kTileValues values, the last one as narrow as what is left: [panel][key][value of the panel], so
+// that its dim * dim floats are read and written once and in order.
+struct DeltaSpan {
+  int64_t dim = 0;               // d
+  int64_t rows = 0;              // at least 1
+  const float* q = nullptr;      // [rows, dim], as k and v: normalised and scaled
+  const float* k = nullptr;      // [rows, dim]
+  const float* v = nullptr;      // [rows, dim]
+  const float* decay = nullptr;  // e^g of row i at [i * gate_stride]
+  const float* beta = nullptr;   // sigmoid(b), alike
+  int64_t gate_stride = 1;
+  const float* before = nullptr;  // S before the first row; nullptr: zeros
+  float* after = nullptr;         // S behind the last row; may be `before`, else does not overlap it
+  float* out = nullptr;           // o: [rows, out_stride]
+  int64_t out_stride = 0;
+};
+inline constexpr int64_t kTileValues = 16;
+
 struct SamplingKernels;
 
 // Function types of the table.
@@ -88,6 +107,7 @@ using StoreFn = void(KvType type, const float* head, int dims, int lane, uint8_t
 using AttendFn = void(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins,
                       const int32_t* limits, int columns, AttentionState state);
 using MergeFn = void(const AttentionState& granule, int columns, int value_dim, AttentionState state);
+using DeltaFn = void(const DeltaSpan& span);
 
 struct Kernels {
   const char* isa;  // InstructionSetName of one of them
@@ -172,6 +192,28 @@ struct Kernels {
   // granule with attend gives the same bits as attending it from nothing and merging it.
   MergeFn* merge_attention;
 
+  // The step form of the gated delta rule, row after row; with key i and value j of S, all in float:
+  //   dot = sum of S[i][j] * k[i];  b = beta * fma(-decay, dot, v[j])
+  //   S[i][j] = fma(k[i], b, decay * S[i][j]);  o[j] = sum of S[i][j] * q[i]
+  // A sum over the keys is four: key i belongs to sum i % 4, which is fma(S, factor, sum) from 0 over its keys
+  // ascending; then (sum 0 + sum 2) + (sum 1 + sum 3). So how many rows a call has changes no bit.
+  DeltaFn* delta_rule;
+
+  // out[i] = silu(y), y = weights[i] * x[0][i], then fma(weights[t * weight_stride + i], x[t][i], y) for t in [1,
+  // taps): a causal convolution of every channel, x[taps - 1] of the current row. `out` may be one of the x.
+  void (*conv_silu)(const float* const* x, const float* weights, int64_t weight_stride, int taps, int64_t n,
+                    float* out);
+
+  // out = x * (scale / max(norm of x, eps)), the quotient rounded to float; the sum of squares as in rms_norm. In place
+  // is allowed.
+  void (*l2_norm)(const float* x, int64_t n, float eps, float scale, float* out);
+
+  // x[i] = x[i] / (1 + exp(-gate[i]))
+  void (*times_sigmoid)(const float* gate, int64_t n, float* x);
+
+  // The sum of a[i] * b[i]: 16 lanes of fma(a, b, lane) (element i in lane i % 16, ascending), then the pairwise tree.
+  float (*dot)(const float* a, const float* b, int64_t n);
+
   // log(sum(exp(x - max))) + max; the sum in double over 16 lanes as in rms_norm. n >= 1; x finite or -inf.
   float (*log_sum_exp)(const float* x, int64_t n);
 
@@ -193,6 +235,8 @@ float FixedLog(float x);
 // From FixedExp, within 3 units of the last place (the sigmoid where it is a normal float); a NaN stays one.
 float FixedTanh(float x);
 float FixedSigmoid(float x);  // 1 / (1 + exp(-x))
+// log(1 + exp(x)) in double, then rounded.
+float FixedSoftplus(float x);
 // cos and sin of position * frequency and base^exponent in double, from +, -, *, / and fma alone.
 void FixedSinCos(double angle, double* sin, double* cos);
 double FixedPow(double base, double exponent);

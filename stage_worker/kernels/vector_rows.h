@@ -7,6 +7,7 @@
 #include "common/job/job_choices.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/sampling.h"
+#include "stage_worker/kernels/vector_delta.h"
 
 namespace stagecoach {
 namespace {
@@ -24,17 +25,21 @@ constexpr int kDoubleLanes = kLanes / 2;
 constexpr int kSumLanes = 16;  // lanes of every sum over a row
 constexpr int kSumVectors = kSumLanes / kDoubleLanes;
 
-void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+inline void SumSquares(const float* x, int64_t n, double* lanes) {
   Doubles sums[kSumVectors] = {};
   int64_t i = 0;
   for (; i + kSumLanes <= n; i += kSumLanes) {
     // The square of a float is exact in double, so a fused addition rounds the same as a separate one.
     for (int j = 0; j < kSumVectors; ++j) sums[j] = AddSquare(sums[j], ToDoubles(x + i + j * kDoubleLanes));
   }
-  double lanes[kSumLanes];
   for (int j = 0; j < kSumVectors; ++j) StoreDoubles(lanes + j * kDoubleLanes, sums[j]);
   for (int lane = 0; i + lane < n; ++lane)
     lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
+}
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+  double lanes[kSumLanes];
+  SumSquares(x, n, lanes);
   const float factor = RmsFactor(lanes, n, eps);
   for (int64_t j = 0; j < n; ++j) out[j] = x[j] * factor * weight[j];
 }
@@ -118,6 +123,47 @@ float LogSumExp(const float* x, int64_t n) {
   return LogOfLanes(lanes, max);
 }
 
+void ConvSilu(const float* const* x, const float* weights, int64_t weight_stride, int taps, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    Floats y = Load(weights + i) * Load(x[0] + i);
+    for (int t = 1; t < taps; ++t) y = Fma(Load(weights + t * weight_stride + i), Load(x[t] + i), y);
+    Store(out + i, TimesSigmoid(y, y));
+  }
+  for (; i < n; ++i) {
+    float y = weights[i] * x[0][i];
+    for (int t = 1; t < taps; ++t) y = __builtin_fmaf(weights[t * weight_stride + i], x[t][i], y);
+    out[i] = y / (1.0f + FixedExp(-y));
+  }
+}
+
+void L2Norm(const float* x, int64_t n, float eps, float scale, float* out) {
+  double lanes[kSumLanes];
+  SumSquares(x, n, lanes);
+  const float factor = L2Factor(lanes, eps, scale);
+  for (int64_t j = 0; j < n; ++j) out[j] = x[j] * factor;
+}
+
+void TimesSigmoidRow(const float* gate, int64_t n, float* x) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(x + i, TimesSigmoid(Load(x + i), Load(gate + i)));
+  kScalarKernels.times_sigmoid(gate + i, n - i, x + i);
+}
+
+float Dot(const float* a, const float* b, int64_t n) {
+  constexpr int kVectors = kSumLanes / kLanes;
+  Floats sums[kVectors];
+  for (int j = 0; j < kVectors; ++j) sums[j] = Set(0.0f);
+  int64_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    for (int j = 0; j < kVectors; ++j) sums[j] = Fma(Load(a + i + j * kLanes), Load(b + i + j * kLanes), sums[j]);
+  }
+  float lanes[kSumLanes];
+  for (int j = 0; j < kVectors; ++j) Store(lanes + j * kLanes, sums[j]);
+  for (int lane = 0; i + lane < n; ++lane) lanes[lane] = __builtin_fmaf(a[i + lane], b[i + lane], lanes[lane]);
+  return TreeSum(lanes);
+}
+
 void MergeAttention(const AttentionState& granule, int columns, int value_dim, AttentionState state) {
   for (int c = 0; c < columns; ++c) {
     if (granule.max[c] == -__builtin_inff()) continue;
@@ -162,6 +208,11 @@ constexpr Kernels TableOf(InstructionSet set, bool bf16_dot, void (*round_row)(c
       .store_v = store_v,
       .attend = attend,
       .merge_attention = MergeAttention,
+      .delta_rule = DeltaRule,
+      .conv_silu = ConvSilu,
+      .l2_norm = L2Norm,
+      .times_sigmoid = TimesSigmoidRow,
+      .dot = Dot,
       .log_sum_exp = LogSumExp,
       .sampling = sampling,
   };

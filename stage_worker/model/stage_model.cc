@@ -11,6 +11,7 @@
 #include "common/step/step.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/attention/attention.h"
+#include "stage_worker/model/delta_net/delta_net.h"
 #include "stage_worker/model/ffn/ffn.h"
 #include "stage_worker/model/layers/projection.h"
 #include "stage_worker/weights/panel_shares.h"
@@ -36,6 +37,16 @@ absl::Status CheckWindows(const ModelDescription& model, const StageConfig& conf
   return absl::OkStatus();
 }
 
+// Also of a stage whose own layers have no state.
+absl::Status CheckStateSlots(const ModelDescription& model, const StageConfig& config) {
+  const bool recurrent = model.hyper.recurrent();
+  if (recurrent && config.state_slots != 0) return CheckJobField(JobLimits::kStateSlots, config.state_slots);
+  if (!recurrent && config.state_slots == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a stage with ", config.state_slots,
+                                                 " state slots, but the model has ", recurrent ? "" : "no ",
+                                                 "recurrent layers; have coordinator and stage one version?"));
+}
+
 absl::Status CheckConfig(const ModelDescription& model, const StageConfig& config) {
   const int64_t layers = model.hyper.layer_count();
   if (config.first_layer < 0 || config.first_layer >= config.last_layer || config.last_layer > layers) {
@@ -47,6 +58,7 @@ absl::Status CheckConfig(const ModelDescription& model, const StageConfig& confi
                                                    " block groups, the model has ", model.hyper.block_groups()));
   }
   RETURN_IF_ERROR(CheckWindows(model, config));
+  RETURN_IF_ERROR(CheckStateSlots(model, config));
   RETURN_IF_ERROR(CheckJobField({"max_rows", JobLimits::kMaxNumBatchedTokens.range}, config.max_rows));
   RETURN_IF_ERROR(CheckJobField({"max_slices", JobLimits::kMaxNumSeqs.range}, config.max_slices));
   RETURN_IF_ERROR(CheckJobField(JobLimits::kThreads, config.threads));
@@ -72,6 +84,7 @@ absl::StatusOr<std::vector<KvPool>> MakePools(const ModelDescription& model, con
   std::vector<KvPoolShape> shapes(config.group_blocks.size());
   for (int64_t i = config.first_layer; i < config.last_layer; ++i) {
     const LayerSpec& layer = model.hyper.layers[static_cast<size_t>(i)];
+    if (layer.recurrent()) continue;
     KvPoolShape& shape = shapes[static_cast<size_t>(layer.block_group)];
     RETURN_IF_ERROR(KvBytesPerTokenLayer(layer.attention, config.kv_type).status());  // whether the type suits it
     const KvPoolShape wanted = {.layers = shape.layers + 1,
@@ -98,6 +111,17 @@ absl::StatusOr<std::vector<KvPool>> MakePools(const ModelDescription& model, con
   return pools;
 }
 
+// Of the stage's recurrent layers; empty where it has none.
+absl::StatusOr<StatePool> MakeStates(const ModelDescription& model, const StageConfig& config) {
+  std::vector<int64_t> floats;
+  for (int64_t i = config.first_layer; i < config.last_layer; ++i) {
+    const LayerSpec& layer = model.hyper.layers[static_cast<size_t>(i)];
+    if (layer.recurrent()) floats.push_back(layer.state_floats());
+  }
+  if (floats.empty()) return StatePool();
+  return StatePool::Create(floats, config.state_slots);
+}
+
 // x [rows, D] = the table's row of each row's token, times scale. Shared by rows.
 void EmbedTokens(const PackedMatrix& table, float scale, const StepPlan& plan, const Worker& worker, float* x) {
   const Gang::Part part = worker.Share(plan.row_count());
@@ -109,17 +133,24 @@ void EmbedTokens(const PackedMatrix& table, float scale, const StepPlan& plan, c
   }
 }
 
+// The input of a layer's output projection, from the normalised rows: what mixes each with those before it.
+Activations Mixed(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker) {
+  if (layer.spec.recurrent()) return MixRows(layer, input, step, worker);
+  ProjectQkv(layer, input, step, worker);
+  worker.Barrier();
+  Attend(layer, step, worker);
+  worker.Barrier();
+  return Attended(layer, step, worker);
+}
+
 // One layer on the residual stream x [rows, D], in place, by all threads of the gang together:
-//   x += Wo attention(RMSNorm(x));  x += ffn(RMSNorm(x)),
+//   x += Wo mixer(RMSNorm(x));  x += ffn(RMSNorm(x)),
 // or with LayerSpec's norms and scale. Ends with a barrier: x is complete.
 void RunTransformerLayer(const StageLayer& layer, const StepContext& step, const Worker& worker, float* x) {
   const LayerWeights& w = layer.weights;
   float* const target = OutputTarget(layer, step, x);
-  ProjectQkv(layer, Normalized(layer, w.attn_norm, x, layer.forms.qkv, step, worker), step, worker);
-  worker.Barrier();
-  Attend(layer, step, worker);
-  worker.Barrier();
-  AddProjection(w.attn_output, w.attn_output_bias, Attended(layer, step, worker), step, worker, target);
+  const Activations input = Normalized(layer, w.attn_norm, x, layer.forms.qkv, step, worker);
+  AddProjection(w.attn_output, w.attn_output_bias, Mixed(layer, input, step, worker), step, worker, target);
   worker.Barrier();
   AddCompleted(layer, w.attn_post_norm, step, worker, x);
   AddFfn(layer, Normalized(layer, w.ffn_norm, x, layer.forms.ffn, step, worker), step, worker, target);
@@ -134,18 +165,19 @@ absl::StatusOr<std::unique_ptr<StageModel>> StageModel::Load(std::shared_ptr<con
   RETURN_IF_ERROR(CheckConfig(*model, config));
   ASSIGN_OR_RETURN(const Kernels* kernels, SelectKernels(config.isa));
   ASSIGN_OR_RETURN(std::vector<KvPool> pools, MakePools(*model, config));
+  ASSIGN_OR_RETURN(StatePool states, MakeStates(*model, config));
   auto gang = std::make_unique<Gang>(config.threads, config.cpus, config.contended);
   const StageWeightsRequest request = {config.first_layer, config.last_layer, config.owns_embedding,
                                        config.owns_head,   gang.get(),        config.allow_damaged};
   ASSIGN_OR_RETURN(StageWeights weights, LoadStageWeights(*model, request, *kernels, &counters->bytes_to_load,
                                                           &counters->bytes_touched, &counters->bytes_loaded));
   return std::unique_ptr<StageModel>(new StageModel(std::move(model), config, counters, *kernels, std::move(gang),
-                                                    std::move(weights), std::move(pools)));
+                                                    std::move(weights), std::move(pools), std::move(states)));
 }
 
 StageModel::StageModel(std::shared_ptr<const ModelDescription> model, const StageConfig& config,
                        StageCounters* counters, const Kernels& kernels, std::unique_ptr<Gang> gang,
-                       StageWeights weights, std::vector<KvPool> pools)
+                       StageWeights weights, std::vector<KvPool> pools, StatePool states)
     : model_(std::move(model)),
       hyper_(model_->hyper),
       config_(config),
@@ -155,9 +187,11 @@ StageModel::StageModel(std::shared_ptr<const ModelDescription> model, const Stag
       scratch_sizes_(SizesOf(*model_, config, kernels)),
       layers_(MakeLayers(*model_, config.first_layer, weights_.layers, scratch_sizes_.layers, kernels)),
       pools_(std::move(pools)),
+      states_(std::move(states)),
       table_(config.block_tokens, config.group_blocks, config.context, config.group_windows),
+      slots_(config.state_slots),
       gang_(std::move(gang)),
-      plan_(scratch_sizes_.layers.walks),
+      plan_(scratch_sizes_.layers),
       scratch_(scratch_sizes_.layers) {
   for (const RopeParameters& rope : scratch_sizes_.layers.ropes) ropes_.emplace_back(rope, weights_.rope_freqs);
   if (!config_.owns_head) return;
@@ -170,9 +204,11 @@ StageModel::StageModel(std::shared_ptr<const ModelDescription> model, const Stag
 absl::Status StageModel::Begin(const MicroBatch& batch) {
   RETURN_IF_ERROR(CheckSize(batch));
   RETURN_IF_ERROR(table_.Validate(batch));
+  RETURN_IF_ERROR(slots_.Validate(batch));
   if (config_.owns_embedding) RETURN_IF_ERROR(CheckTokens(batch));
   if (config_.owns_head) RETURN_IF_ERROR(CheckHeadWork(batch));
   table_.Commit(batch);
+  slots_.Commit(batch);
   if (!config_.owns_head) return absl::OkStatus();
   for (const SequenceId sequence : batch.free) histories_.erase(sequence);
   for (const OpenSequence& open : batch.open) histories_.emplace(open.sequence, TokenHistory(open));
@@ -236,7 +272,7 @@ absl::Status StageModel::CheckHeadWork(const MicroBatch& batch) const {
 void StageModel::Forward(const MicroBatch& batch, float* hidden) {
   plan_.Build(batch, table_);
   if (config_.layer_checksums) checksums_.assign(layers_.size() * static_cast<size_t>(plan_.row_count()), 0);
-  const StepContext step = {hyper_.hidden, kernels_, plan_, pools_, scratch_};
+  const StepContext step = {hyper_.hidden, kernels_, plan_, pools_, scratch_, &states_};
   gang_->Run([&](int thread) {
     const Worker worker{*gang_, thread};
     if (config_.owns_embedding) {
@@ -347,7 +383,7 @@ void StageModel::FinishRow(int thread, HeadRow& row, const float* logits) {
 uint64_t StageModel::kv_bytes() const {
   uint64_t bytes = 0;
   for (const KvPool& pool : pools_) bytes += pool.bytes();
-  return bytes;
+  return bytes + states_.bytes();
 }
 
 void StageModel::ComputeLogits(const float* hidden_row, float* logits) {

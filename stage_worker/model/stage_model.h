@@ -20,6 +20,8 @@
 #include "common/model/footprint.h"
 #include "common/step/step.h"
 #include "stage_worker/exec/gang.h"
+#include "stage_worker/kv/slot_table.h"
+#include "stage_worker/kv/state_pool.h"
 #include "stage_worker/model/attention/attention.h"
 #include "stage_worker/model/layers/step_context.h"
 #include "stage_worker/sample/sampler.h"
@@ -62,6 +64,7 @@ struct StageConfig {
   bool owns_head = false;
   int32_t block_tokens = 32;           // a multiple of 16
   std::vector<int32_t> group_blocks;   // [groups] of each block group's pool; as many groups as the model has
+  int32_t state_slots = 0;             // of recurrent states; 0 if and only if no layer of the model has one
   std::vector<int64_t> group_windows;  // [groups] behind which blocks are released, 0: never; empty: of no group
   KvType kv_type = KvType::kF16;
   int32_t threads = 1;
@@ -86,12 +89,13 @@ struct StageCounters {
 // Used by one thread at a time.
 class StageModel {
  public:
-  // Reads this stage's tensors (and no other bytes), packs them, and makes the pool. `counters` outlives the model.
+  // Reads this stage's tensors (and no other bytes), packs them, and makes the pools. `counters` outlives the model.
   static absl::StatusOr<std::unique_ptr<StageModel>> Load(std::shared_ptr<const ModelDescription> model,
                                                           const StageConfig& config, StageCounters* counters);
 
-  // Applies a micro-batch's frees, opens and block-table changes. kInvalidArgument, with nothing changed: unknown or
-  // doubly opened sequences, rows that do not follow the last one, blocks in use by another sequence.
+  // Applies a micro-batch's frees, opens and block-table changes, and what its slices do to state slots.
+  // kInvalidArgument, with nothing changed: unknown or doubly opened sequences, rows that do not follow the last one,
+  // blocks in use by another sequence, slots that do not hold the state of the rows before a slice (SlotTable).
   absl::Status Begin(const MicroBatch& batch);
 
   // Runs the rows of that batch through this stage's layers. hidden: [rows, D] float, in place; a stage with the
@@ -106,7 +110,7 @@ class StageModel {
   void Finish(const MicroBatch& batch, const float* hidden, StepResult* result);
 
   uint64_t weight_bytes() const { return weights_.bytes(); }
-  uint64_t kv_bytes() const;
+  uint64_t kv_bytes() const;  // of K and V, and of state slots
   uint64_t scratch_bytes() const { return scratch_sizes_.bytes(); }
   const char* isa() const { return kernels_.isa; }
 
@@ -126,7 +130,8 @@ class StageModel {
   };
 
   StageModel(std::shared_ptr<const ModelDescription> model, const StageConfig& config, StageCounters* counters,
-             const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights, std::vector<KvPool> pools);
+             const Kernels& kernels, std::unique_ptr<Gang> gang, StageWeights weights, std::vector<KvPool> pools,
+             StatePool states);
 
   absl::Status CheckSize(const MicroBatch& batch) const;
   absl::Status CheckTokens(const MicroBatch& batch) const;                     // stage with the embedding
@@ -146,7 +151,9 @@ class StageModel {
   std::vector<RopeTable> ropes_;  // [scratch_sizes_.layers.ropes]
 
   std::vector<KvPool> pools_;  // [block groups]; empty where no layer of this stage is in the group
+  const StatePool states_;     // empty without recurrent layers
   SequenceTable table_;
+  SlotTable slots_;
   const std::unique_ptr<Gang> gang_;
   StepPlan plan_;
   StepScratch scratch_;

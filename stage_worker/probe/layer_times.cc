@@ -77,6 +77,8 @@ class LayerBench {
     config.owns_head = true;
     config.block_tokens = kBlockTokens;
     config.group_blocks.assign(bench->groups_, static_cast<int32_t>(kSequences * bench->blocks_));
+    bench->recurrent_ = hyper.recurrent();
+    config.state_slots = bench->recurrent_ ? kSequences : 0;
     config.kv_type = request.kv_type;
     config.threads = request.threads;
     config.cpus = request.cpus;
@@ -100,7 +102,7 @@ class LayerBench {
     ids_[slot] = ++last_id_;
     computed_[slot] = rows;
     batch.open.push_back({ids_[slot], std::vector<TokenId>(static_cast<size_t>(rows + more), 0)});
-    SequenceSlice slice{.sequence = ids_[slot], .start = 0, .count = static_cast<int32_t>(rows)};
+    SequenceSlice slice = Slice(slot, 0, rows);
     std::vector<BlockId> blocks;
     for (int64_t i = 0; i < blocks_; ++i) blocks.push_back(static_cast<BlockId>(slot * blocks_ + i));
     slice.new_blocks.assign(groups_, blocks);
@@ -113,8 +115,7 @@ class LayerBench {
   // The next `rows` rows of a sequence.
   absl::StatusOr<LayerTime> ChunkBehind(int slot, int64_t rows) {
     MicroBatch batch;
-    batch.slices.push_back(
-        {.sequence = ids_[slot], .start = static_cast<int32_t>(computed_[slot]), .count = static_cast<int32_t>(rows)});
+    batch.slices.push_back(Slice(slot, computed_[slot], rows));
     computed_[slot] += rows;
     ASSIGN_OR_RETURN(LayerTime time, Run(std::move(batch)));
     time.context = computed_[slot];
@@ -126,8 +127,8 @@ class LayerBench {
     MicroBatch batch;
     int64_t context = 0;
     for (int slot = 0; slot < sequences; ++slot) {
-      batch.slices.push_back(
-          {.sequence = ids_[slot], .start = static_cast<int32_t>(computed_[slot]++), .count = 1, .sample = true});
+      batch.slices.push_back(Slice(slot, computed_[slot]++, 1));
+      batch.slices.back().sample = true;
       context = std::max(context, computed_[slot]);
     }
     ASSIGN_OR_RETURN(LayerTime time, Run(std::move(batch)));
@@ -136,6 +137,17 @@ class LayerBench {
   }
 
  private:
+  SequenceSlice Slice(int slot, int64_t start, int64_t rows) const {
+    SequenceSlice slice;
+    slice.sequence = ids_[slot];
+    slice.start = static_cast<int32_t>(start);
+    slice.count = static_cast<int32_t>(rows);
+    if (!recurrent_) return slice;
+    slice.state_write = slot;
+    slice.state_read = start == 0 ? kNoSlot : slot;
+    return slice;
+  }
+
   absl::StatusOr<LayerTime> Run(MicroBatch batch) {
     batch.number = number_++;
     std::copy_n(rows_.begin(), rows_.size() / kLargeChunk * static_cast<size_t>(batch.rows()), hidden_.begin());
@@ -160,6 +172,7 @@ class LayerBench {
   StepResult result_;
   int64_t blocks_ = 0;  // of a sequence
   size_t groups_ = 0;
+  bool recurrent_ = false;  // the model: each sequence has the state slot of its number
   uint64_t number_ = 0;
   SequenceId last_id_ = 0;
   SequenceId ids_[kSequences] = {};    // 0: none yet

@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_PROBE_LAYER_TIMES_H_
 #define STAGECOACH_STAGE_WORKER_PROBE_LAYER_TIMES_H_
 
-// How long one layer of a model and its head take on this host, measured with the code of a stage.
+// How long one layer of a model and its head take on this host, measured with the code of a stage. Any layer can be
+// timed; which one stands for all says LayerToTime.
 
 #include <cstdint>
 #include <memory>

@@ -14,11 +14,29 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/quant/tensor_type.h"
 
 namespace stagecoach {
+namespace {
+
+// What lies in the tensor at row `row` of a matrix: its row there, and how many of the run it begins or continues.
+struct TensorRows {
+  int64_t first, rows;
+};
+TensorRows FindRun(const std::vector<RowRuns>& all, int64_t row) {
+  for (const RowRuns& runs : all) {
+    if (row < runs.all()) {
+      return {runs.first + row / runs.rows * runs.stride + row % runs.rows, runs.rows - row % runs.rows};
+    }
+    row -= runs.all();
+  }
+  CHECK(false);
+}
+
+}  // namespace
 
 absl::Status DamageCheck::Examine(const GgufTensor& tensor, uint64_t offset, absl::Span<const uint8_t> rows) {
   if (!file_.has_files()) return absl::OkStatus();
@@ -45,16 +63,17 @@ void DamageCheck::DiscardCopies() const {
   for (const GgufTensor* tensor : damaged_) file_.Discard(*tensor);
 }
 
-absl::Status MatrixLoader::Add(const GgufTensor& tensor, int64_t first_row, int64_t rows, PackedMatrix* out) {
+absl::Status MatrixLoader::Add(const GgufTensor& tensor, std::vector<RowRuns> rows, PackedMatrix* out) {
   out->type = static_cast<TensorType>(tensor.type_id);
-  out->rows = rows;
+  out->rows = 0;
+  for (const RowRuns& runs : rows) out->rows += runs.all();
   out->cols = tensor.cols();
   if (out->type != TensorType::kF32 && out->cols % 2 != 0) {
     return absl::UnimplementedError(absl::StrCat("'", file_.path(), "': tensor '", tensor.name, "' of type ",
                                                  GetTensorType(out->type).name, " has rows of ", out->cols,
                                                  " elements; supported are even lengths"));
   }
-  matrices_.push_back({&tensor, first_row, bytes_, out});
+  matrices_.push_back({&tensor, std::move(rows), bytes_, out});
   bytes_ += RoundUp(out->bytes(), kBufferAlignment);
   return absl::OkStatus();
 }
@@ -76,8 +95,23 @@ std::vector<MatrixLoader::Piece> MatrixLoader::CutIntoPieces() const {
 
 std::pair<int, uint64_t> MatrixLoader::PlaceOf(const Piece& piece) const {
   const Matrix& matrix = matrices_[piece.matrix];
-  const auto row = static_cast<uint64_t>(matrix.first_row + piece.first_panel * kPanelRows);
+  const auto row = static_cast<uint64_t>(FindRun(matrix.rows, piece.first_panel * kPanelRows).first);
   return {matrix.tensor->shard, matrix.tensor->file_offset + row * RowBytes(matrix.out->type, matrix.out->cols)};
+}
+
+// Rows of the matrix from first_row on, as many as `raw` has room for, run by run.
+absl::Status MatrixLoader::ReadRows(const Matrix& matrix, int64_t first_row, absl::Span<uint8_t> raw) const {
+  const size_t row_bytes = RowBytes(matrix.out->type, matrix.out->cols);
+  while (!raw.empty()) {
+    const auto [first, rows] = FindRun(matrix.rows, first_row);
+    const absl::Span<uint8_t> part = raw.subspan(0, row_bytes * static_cast<size_t>(rows));
+    const uint64_t offset = row_bytes * static_cast<uint64_t>(first);
+    RETURN_IF_ERROR(file_.Read(*matrix.tensor, offset, part));
+    RETURN_IF_ERROR(damage_->Examine(*matrix.tensor, offset, part));
+    raw.remove_prefix(part.size());
+    first_row += rows;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MatrixLoader::LoadPiece(const Piece& piece, std::vector<uint8_t>* raw, uint8_t* memory,
@@ -88,9 +122,7 @@ absl::Status MatrixLoader::LoadPiece(const Piece& piece, std::vector<uint8_t>* r
   const int64_t first_row = piece.first_panel * kPanelRows;
   const int64_t rows = std::min(piece.panels * kPanelRows, out.rows - first_row);
   raw->resize(row_bytes * static_cast<size_t>(rows));
-  const uint64_t offset = row_bytes * static_cast<uint64_t>(matrix.first_row + first_row);
-  RETURN_IF_ERROR(file_.Read(*matrix.tensor, offset, absl::MakeSpan(*raw)));
-  RETURN_IF_ERROR(damage_->Examine(*matrix.tensor, offset, *raw));
+  RETURN_IF_ERROR(ReadRows(matrix, first_row, absl::MakeSpan(*raw)));
   const size_t panel_bytes = PanelBytes(out.type, out.cols);
   for (int64_t p = 0; p < piece.panels; ++p) {
     const int64_t row = p * kPanelRows;

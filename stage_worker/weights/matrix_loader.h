@@ -41,6 +41,16 @@ class DamageCheck {
   std::vector<const GgufTensor*> damaged_;  // each once; guarded by mu_
 };
 
+// Which rows of a tensor become a matrix: of each `stride` rows, `rows` from `first` on, `runs` times.
+struct RowRuns {
+  int64_t first = 0;
+  int64_t rows = 0;
+  int64_t stride = 0;
+  int64_t runs = 1;
+
+  int64_t all() const { return rows * runs; }
+};
+
 // Collects the matrices of a stage, then reads and packs them all in parallel. Used by one thread.
 class MatrixLoader {
  public:
@@ -52,8 +62,8 @@ class MatrixLoader {
   MatrixLoader(const GgufFile& file, const Kernels& kernels, DamageCheck* damage)
       : file_(file), kernels_(kernels), damage_(damage) {}
 
-  // Rows [first_row, first_row + rows) of a tensor as a matrix of their own; `out` is complete after Load.
-  absl::Status Add(const GgufTensor& tensor, int64_t first_row, int64_t rows, PackedMatrix* out);
+  // These rows of a tensor, one run behind the other, as a matrix of their own; `out` is complete after Load.
+  absl::Status Add(const GgufTensor& tensor, std::vector<RowRuns> rows, PackedMatrix* out);
 
   // Memory for everything added, which the matrices then point into.
   absl::StatusOr<PageMemory> Allocate();
@@ -65,11 +75,11 @@ class MatrixLoader {
  private:
   struct Matrix {
     const GgufTensor* tensor;
-    int64_t first_row;
+    std::vector<RowRuns> rows;
     size_t offset;  // in the memory
     PackedMatrix* out;
   };
-  // A run of panels that is read with one call.
+  // A run of panels that is read at once.
   struct Piece {
     size_t matrix;
     int64_t first_panel;
@@ -77,6 +87,7 @@ class MatrixLoader {
   };
   std::vector<Piece> CutIntoPieces() const;
   std::pair<int, uint64_t> PlaceOf(const Piece& piece) const;  // shard, and offset in its file
+  absl::Status ReadRows(const Matrix& matrix, int64_t first_row, absl::Span<uint8_t> raw) const;
   absl::Status LoadPiece(const Piece& piece, std::vector<uint8_t>* raw, uint8_t* memory,
                          std::atomic<uint64_t>* bytes_loaded) const;
 

@@ -65,8 +65,15 @@ std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weigh
   };
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     const LayerWeights& layer = weights.layers[i];
-    specs[i].attention.latent() ? add_latent(specs[i].attention, layer)
-                                : add_qkv(QkvHeads::Of(specs[i].attention), layer);
+    if (specs[i].recurrent()) {
+      const DeltaNetWeights& net = layer.delta_net;
+      for (const PackedMatrix* matrix : {&net.qkv, &net.z, &net.beta, &net.alpha}) add_panels(*matrix);
+    } else if (specs[i].attention.latent()) {
+      add_latent(specs[i].attention, layer);
+    } else {
+      add_qkv(QkvHeads::Of(specs[i].attention), layer);
+      add_panels(layer.attn_gate);
+    }
     add_panels(layer.attn_output);
     add(layer.gate, SharePanelPairs(layer.gate, thread, threads));
     add(layer.up, SharePanelPairs(layer.up, thread, threads));

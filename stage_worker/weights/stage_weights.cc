@@ -1,5 +1,9 @@
 #include "stage_worker/weights/stage_weights.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/check.h"
@@ -11,6 +15,17 @@
 
 namespace stagecoach {
 namespace {
+
+// [rows][cols] to [cols][rows]; nothing of what was not read.
+void Transpose(int64_t rows, int64_t cols, std::vector<float>* matrix) {
+  if (matrix->empty()) return;
+  const std::vector<float> in = *matrix;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) {
+      (*matrix)[static_cast<size_t>(c * rows + r)] = in[static_cast<size_t>(r * cols + c)];
+    }
+  }
+}
 
 // Walks the tensors of a stage: reads vectors at once and lists matrices for the parallel pass. The first error stays,
 // and nothing is read after it.
@@ -38,8 +53,11 @@ class StageReader {
     vector_bytes_ += out->size() * sizeof(float);
   }
 
+  void Rows(const GgufTensor* tensor, std::vector<RowRuns> rows, PackedMatrix* out) {
+    if (status_.ok()) status_ = matrices_.Add(*tensor, std::move(rows), out);
+  }
   void Rows(const GgufTensor* tensor, int64_t first, int64_t rows, PackedMatrix* out) {
-    if (status_.ok()) status_ = matrices_.Add(*tensor, first, rows, out);
+    Rows(tensor, {{.first = first, .rows = rows}}, out);
   }
   void Matrix(const GgufTensor* tensor, PackedMatrix* out) { Rows(tensor, 0, tensor->rows(), out); }
 
@@ -65,32 +83,81 @@ class StageReader {
   }
 
   void Qkv(const AttentionSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
-    if (tensors.attn_qkv == nullptr) {
-      Matrix(tensors.attn_q, &layer->q);
-      Matrix(tensors.attn_k, &layer->k);
-      Matrix(tensors.attn_v, &layer->v);
+    const bool fused = tensors.attn_qkv != nullptr;
+    const GgufTensor* const q = fused ? tensors.attn_qkv : tensors.attn_q;
+    if (spec.gated) {
+      const int64_t dim = spec.head_dim;
+      Rows(q, {{.first = 0, .rows = dim, .stride = 2 * dim, .runs = spec.heads}}, &layer->q);
+      Rows(q, {{.first = dim, .rows = dim, .stride = 2 * dim, .runs = spec.heads}}, &layer->attn_gate);
     } else {
-      const int64_t q = spec.q_width(), kv = spec.kv_width();
-      Rows(tensors.attn_qkv, 0, q, &layer->q);
-      Rows(tensors.attn_qkv, q, kv, &layer->k);
-      Rows(tensors.attn_qkv, q + kv, kv, &layer->v);
+      Rows(q, 0, spec.q_width(), &layer->q);
     }
+    const int64_t kv = spec.kv_width(), first = fused ? (spec.gated ? 2 : 1) * spec.q_width() : 0;
+    Rows(fused ? tensors.attn_qkv : tensors.attn_k, first, kv, &layer->k);
+    Rows(fused ? tensors.attn_qkv : tensors.attn_v, fused ? first + kv : 0, kv, &layer->v);
     QkvBiases(spec, tensors, layer);
+  }
+
+  // A state would grow with every row by one above 0, until nothing is finite any more. There are files of other
+  // architectures, and converters' mistakes, that have the decays with the other sign.
+  void Decays(const GgufTensor* tensor, std::vector<float>* out) {
+    Vector(tensor, out);
+    if (!status_.ok()) return;
+    const auto grows = std::find_if(out->begin(), out->end(), [](float decay) { return decay > 0; });
+    if (grows == out->end()) return;
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat("'", model_.file->path(), "': tensor '", tensor->name, "' has ", *grows, " for value head ",
+                     grows - out->begin(), ", expected at most 0, as a state only forgets; convert the model again"));
+  }
+
+  void DeltaNet(const DeltaNetSpec& spec, const LayerTensors& tensors, DeltaNetWeights* net) {
+    const int64_t heads = spec.key_heads, dim = spec.head_dim, group = spec.value_heads / heads, values = group * dim;
+    if (const GgufTensor* fused = tensors.mix_qkvz; fused != nullptr) {
+      const auto part = [&](int64_t first, int64_t rows) -> RowRuns {
+        return {.first = first, .rows = rows, .stride = 2 * (dim + values), .runs = heads};
+      };
+      Rows(fused, {part(0, dim), part(dim, dim), part(2 * dim, values)}, &net->qkv);
+      Rows(fused, {part(2 * dim + values, values)}, &net->z);
+    } else {
+      Matrix(tensors.mix_qkv, &net->qkv);
+      Matrix(tensors.mix_z, &net->z);
+    }
+    if (const GgufTensor* fused = tensors.mix_ba; fused != nullptr) {
+      Rows(fused, {{.first = 0, .rows = group, .stride = 2 * group, .runs = heads}}, &net->beta);
+      Rows(fused, {{.first = group, .rows = group, .stride = 2 * group, .runs = heads}}, &net->alpha);
+    } else {
+      Matrix(tensors.mix_beta, &net->beta);
+      Matrix(tensors.mix_alpha, &net->alpha);
+    }
+    Vector(tensors.mix_conv, &net->conv);
+    Transpose(spec.conv_width(), spec.conv_kernel, &net->conv);
+    Vector(tensors.mix_dt, &net->dt);
+    Decays(tensors.mix_decay, &net->decay);
+    Vector(tensors.mix_norm, &net->norm);
   }
 
   void Layer(const LayerSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
     Vector(tensors.attn_norm, &layer->attn_norm);
-    spec.attention.latent() ? Latent(spec.attention, tensors, layer) : Qkv(spec.attention, tensors, layer);
-    Vector(tensors.attn_q_norm, &layer->q_norm);
-    Vector(tensors.attn_k_norm, &layer->k_norm);
-    Vector(tensors.attn_sinks, &layer->sinks);
-    Matrix(tensors.attn_output, &layer->attn_output);
-    Vector(tensors.attn_output_bias, &layer->attn_output_bias);
+    if (spec.recurrent()) {
+      DeltaNet(spec.delta_net, tensors, &layer->delta_net);
+      Matrix(tensors.mix_out, &layer->attn_output);
+    } else {
+      Attention(spec.attention, tensors, layer);
+    }
     Vector(tensors.attn_post_norm, &layer->attn_post_norm);
     Vector(tensors.ffn_norm, &layer->ffn_norm);
     if (spec.ffn.kind == FfnKind::kExperts) Experts(spec.ffn, tensors, &layer->experts);
     Unit(tensors, layer);
     Vector(tensors.ffn_post_norm, &layer->ffn_post_norm);
+  }
+
+  void Attention(const AttentionSpec& spec, const LayerTensors& tensors, LayerWeights* layer) {
+    spec.latent() ? Latent(spec, tensors, layer) : Qkv(spec, tensors, layer);
+    Vector(tensors.attn_q_norm, &layer->q_norm);
+    Vector(tensors.attn_k_norm, &layer->k_norm);
+    Vector(tensors.attn_sinks, &layer->sinks);
+    Matrix(tensors.attn_output, &layer->attn_output);
+    Vector(tensors.attn_output_bias, &layer->attn_output_bias);
   }
 
   // Panels and vectors into `weights`. specs: of its layers.
@@ -125,6 +192,7 @@ class StageReader {
     Matrix(tensors.router, &experts->router);
     Vector(tensors.router_bias, &experts->router_bias);
     Vector(tensors.selection_bias, &experts->selection_bias);
+    Vector(tensors.shared_gate, &experts->shared_gate);
     const int64_t width = spec.width, hidden = model_.hyper.hidden;
     if (tensors.gate_up_exps != nullptr) {
       Matrices(tensors.gate_up_exps, 0, width, 2 * width, &experts->gate);

@@ -48,10 +48,20 @@ struct LatentWeights {
   std::vector<PackedMatrix> k_b, v_b;  // [Nq] of [r, H - d], and of [value_dim, r]
 };
 
+// The matrices and vectors of a delta net (DeltaNetSpec) but the output's: KD, VD, Hv, c and d are its.
+struct DeltaNetWeights {
+  PackedMatrix qkv, z;           // [2 KD + VD, D], [VD, D]
+  PackedMatrix beta, alpha;      // [Hv, D]
+  std::vector<float> conv;       // [c][2 KD + VD], its last row is of the current row
+  std::vector<float> dt, decay;  // [Hv], no decay above 0
+  std::vector<float> norm;       // [d]
+};
+
 // A layer's experts, each in panels of its own. Vectors and biases are empty where the model has none.
 struct ExpertWeights {
   PackedMatrix router;                               // [E, D]
   std::vector<float> router_bias, selection_bias;    // [E], [E]
+  std::vector<float> shared_gate;                    // [D], of the shared unit
   std::vector<PackedMatrix> gate, up, down;          // [E] of [F, D], [F, D], [D, F]
   std::vector<float> gate_bias, up_bias, down_bias;  // [E, F], [E, F], [E, D]
 };
@@ -63,8 +73,10 @@ struct LayerWeights {
   std::vector<float> q_bias, k_bias, v_bias;         // [Nq*H], [Nk*H], [Nk*H]
   std::vector<float> q_norm, k_norm;                 // [H] each, or [Nq*H] and [Nk*H]
   LatentWeights latent;                              // instead of k and v
+  PackedMatrix attn_gate;                            // [Nq*H, D], of gated attention
   std::vector<float> sinks;                          // [Nq]
-  PackedMatrix attn_output;                          // [D, Nq*value_dim]
+  DeltaNetWeights delta_net;                         // instead of all of these but attn_norm
+  PackedMatrix attn_output;                          // [D, Nq*value_dim], or a delta net's [D, VD]
   std::vector<float> attn_output_bias;               // [D]
   std::vector<float> attn_post_norm;                 // [D]
   std::vector<float> ffn_norm;                       // [D]
@@ -103,7 +115,7 @@ struct StageWeightsRequest {
 //   kDataLoss             the file has become shorter, or a tensor is damaged (matrix_loader.h)
 //   kResourceExhausted    no memory
 //   kUnimplemented        a row length that panels do not hold
-//   kInvalidArgument      a RoPE divisor that is not a positive number
+//   kInvalidArgument      a RoPE divisor that is not a positive number, a delta net's decay above 0
 absl::StatusOr<StageWeights> LoadStageWeights(const ModelDescription& model, const StageWeightsRequest& request,
                                               const Kernels& kernels, std::atomic<uint64_t>* bytes_to_load,
                                               std::atomic<uint64_t>* bytes_touched,

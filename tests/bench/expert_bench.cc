@@ -210,7 +210,7 @@ class Runner {
   StepScratch scratch_;
   const StageLayer stage_layer_;
   MatmulInput input_;
-  StepPlan plan_{sizes_.walks};
+  StepPlan plan_{sizes_};
   Gang gang_;
   std::vector<float> out_;
 };

@@ -97,6 +97,8 @@ TEST_P(EveryArchitecture, GivesTheSameAnswersWhereverItIsCutAndWhenAStageIsKille
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, EveryArchitecture, ::testing::ValuesIn(TinyArchitectureNames()), ArchitectureTestName);
+INSTANTIATE_TEST_SUITE_P(Recurrent, EveryArchitecture, ::testing::ValuesIn(TinyRecurrentArchitectureNames()),
+                         ArchitectureTestName);
 
 // ---- KV blocks ----
 

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/e2e/support/programs.h"
 
 namespace stagecoach::testing {
@@ -49,6 +51,30 @@ INSTANTIATE_TEST_SUITE_P(Perplexity, QuantizedFile,
                                            RecordedFile{"q4_k_m", 31.985, 0.005}, RecordedFile{"q6_k", 31.941, 0.005},
                                            RecordedFile{"q1_0", 98.90, 0.01}, RecordedFile{"q2_0", 90.19, 0.01},
                                            RecordedFile{"tq2_0", 269.2, 0.01}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Recorded with a float64 forward pass: the second half of the first window, over states that two stages carry on.
+struct RecurrentFile {
+  const char* name;
+  double nats;  // of the 255 tokens that are scored
+};
+
+class RecurrentFiles : public ::testing::TestWithParam<RecurrentFile> {};
+
+TEST_P(RecurrentFiles, HaveThePerplexityOfTheReference) {
+  SHARED_FILE_OR_SKIP(text, "models/heldout.txt");
+  SHARED_FILE_OR_SKIP(model, std::string("models/recurrent/") + GetParam().name + "-f32.gguf");
+  constexpr size_t kBytesOfAWindow = 1520;
+  const TempDir directory;
+  WriteFileOrDie(directory.File("t.txt"), ReadFileOrDie(text).substr(0, kBytesOfAWindow));
+  const Json result = Perplexity(model, directory.File("t.txt"), {"--kv-type", "f32", "--prefill-chunk", "100"});
+  EXPECT_EQ(result["tokens"], 255);
+  EXPECT_NEAR(255 * std::log(result["perplexity"].get<double>()), GetParam().nats, 0.002);
+}
+
+INSTANTIATE_TEST_SUITE_P(Perplexity, RecurrentFiles,
+                         ::testing::Values(RecurrentFile{"qwen35", 2927.9587}, RecurrentFile{"qwen35moe", 2593.2102},
+                                           RecurrentFile{"qwen3next", 2547.7895}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Perplexity, DoesNotDependOnHowTheWorkIsCut) {

@@ -57,6 +57,13 @@ TEST(Plan, AModelFileAndItsIndependentJobsAreNamed) {
                                 " --host a --max-num-seqs 4 -i requests-0.jsonl -o answers-0.jsonl"));
 }
 
+TEST(Plan, CountsTheStatesOfAJobsOwnSequences) {
+  const std::string result = PlanFor(kTwoHosts, {"--max-num-seqs", "32", "-c", "4096"}, "qwen3.5-4b");
+  EXPECT_THAT(result, HasSubstr("in 2 independent jobs"));
+  EXPECT_THAT(result, HasSubstr("\nstates    56 on every stage, of 16 sequences at once and 40 cached snapshots; "
+                                "they are counted as KV in job 0\n"));
+}
+
 TEST(Plan, SaysThatTheOneHostThatHoldsTheModelIsFasterAlone) {
   constexpr char kLargeAndSmall[] =
       R"({"hosts": [{"name": "large", "cores": 16, "memory_gib": 64, "read_gb_s": 80, "int8_gops": 3000},

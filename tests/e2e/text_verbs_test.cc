@@ -105,6 +105,9 @@ TEST_P(PublishedModel, RunsHereByItsHeader) {
   EXPECT_EQ(json["tokenizer"]["supported"], true) << json["tokenizer"]["unsupported_because"];
   EXPECT_EQ(json["tokenizer"]["tokens"], GetParam().vocab);
   EXPECT_FALSE(json["tokenizer"]["end_of_generation"].empty());
+  if (GetParam().pre_tokenizer == absl::string_view("qwen35")) {
+    EXPECT_EQ(json["tokenizer"]["end_of_generation"], Json({248044, 248046}));
+  }
   EXPECT_EQ(json["tokenizer"]["chat_template"], true);
   EXPECT_EQ(json["layers"], GetParam().layers);
   EXPECT_EQ(json["vocabulary"], GetParam().vocab);
@@ -133,6 +136,19 @@ TEST(PublishedModels, KeepAsMuchOfATokenAsTheirHeadsSay) {
     const Json json = CoordinatorJson({"inspect", "-m", absl::StrCat("dummy://", shape, "/q8_0"), "--json"});
     EXPECT_EQ(json["kv_bytes_per_token_f16"], bytes) << shape;
   }
+}
+
+TEST(PublishedModels, KeepAStateOfASequenceWhereTheyHaveRecurrentLayers) {
+  const std::string model = "dummy://qwen3.5-35b-a3b/q4_k_m";
+  const Json json = CoordinatorJson({"inspect", "-m", model, "--json"});
+  EXPECT_EQ(json["states"]["layers"], 30);
+  EXPECT_EQ(json["states"]["bytes_per_sequence"], 30 * 4 * (3 * 8192 + 32 * 128 * 128));
+  EXPECT_EQ(json["kv_bytes_per_token_f16"], 20 << 10);
+  EXPECT_EQ(json["heads"], 16);
+  EXPECT_EQ(json["blocks_left_out"], 1);
+  EXPECT_THAT(CoordinatorOut({"inspect", "-m", model}),
+              HasSubstr("\nstates           62.8 MiB a sequence of any length, of 30 layers, which have no KV\n"));
+  EXPECT_EQ(CoordinatorJson({"inspect", "-m", "dummy://qwen3-8b/q8_0", "--json"})["states"], nullptr);
 }
 
 // ---- tokens ----

@@ -8,14 +8,37 @@
 
 namespace stagecoach {
 
+namespace {
+
+// What a stage relies on when it looks slots up.
+void CheckStates(const FrameLimits& limits, const MicroBatch& batch) {
+  for (const SequenceSlice& slice : batch.slices) {
+    const bool reads = limits.state_slots > 0 && slice.start > 0;
+    FuzzCheck(reads ? slice.state_read >= 0 && slice.state_read < limits.state_slots : slice.state_read == kNoSlot,
+              "a slice reads a slot of the pool, or none");
+    FuzzCheck(limits.state_slots == 0 ? slice.state_write == kNoSlot
+                                      : slice.state_write >= 0 && slice.state_write < limits.state_slots,
+              "a slice writes a slot of the pool, or none");
+    for (const SequenceSlice& other : batch.slices) {
+      FuzzCheck(&other == &slice || slice.state_write == kNoSlot ||
+                    (other.state_read != slice.state_write && other.state_write != slice.state_write),
+                "a slot that is written is named by one slice");
+    }
+  }
+}
+
+}  // namespace
+
 void Fuzz(FuzzInput input) {
   const uint8_t choice = input.Byte();
-  const FrameLimits limits = SmallLimits();
+  const FrameLimits limits = (choice & 16) != 0 ? StatefulLimits() : SmallLimits();
   const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(input.rest().data()), input.rest().size());
   switch (choice % 5) {
     case 0: {
       const absl::StatusOr<StepFrame> step = DecodeStep(limits, bytes, 7, (choice & 8) != 0);
-      if (step.ok()) FuzzCheck(step->batch.rows() <= limits.max_rows, "a batch is within its limits");
+      if (!step.ok()) break;
+      FuzzCheck(step->batch.rows() <= limits.max_rows, "a batch is within its limits");
+      CheckStates(limits, step->batch);
       break;
     }
     case 1: (void)DecodeResult(limits, bytes, 7); break;

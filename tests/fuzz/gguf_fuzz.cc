@@ -60,16 +60,25 @@ void CheckSizes(const ModelDescription& model) {
   FuzzCheck(layers > 0 && hyper.hidden > 0 && hyper.vocab > 0 && hyper.context > 0, "a model has sizes");
   FuzzCheck(hyper.group_windows().size() == static_cast<size_t>(hyper.block_groups()), "groups have windows");
   for (const LayerSpec& layer : hyper.layers) {
+    FuzzCheck(std::isfinite(layer.residual_scale) && layer.residual_scale > 0, "outputs are numbers");
+    if (layer.recurrent()) {
+      const DeltaNetSpec& net = layer.delta_net;
+      FuzzCheck(net.key_heads > 0 && net.value_heads % net.key_heads == 0 && net.head_dim > 0 && net.conv_kernel > 1,
+                "delta nets have sizes");
+      FuzzCheck(layer.block_group == kNoBlockGroup && layer.state_floats() > 0, "a layer has a state or blocks");
+      continue;
+    }
     for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
       const absl::StatusOr<int64_t> bytes = KvBytesPerTokenLayer(layer.attention, type);
       CheckRefusal(bytes.status());
       FuzzCheck(!bytes.ok() || *bytes > 0, "what attention keeps takes memory");
     }
     FuzzCheck(std::isfinite(layer.attention.score_scale) && layer.attention.score_scale > 0, "scores are numbers");
-    FuzzCheck(std::isfinite(layer.residual_scale) && layer.residual_scale > 0, "outputs are numbers");
   }
   FuzzCheck(std::isfinite(hyper.logit_scale) && std::isfinite(hyper.embedding_scale), "logits are numbers");
   FuzzCheck(LayerToTime(hyper) < layers, "there is a layer to time");
+  FuzzCheck(!hyper.layers[static_cast<size_t>(LayerToTime(hyper))].recurrent(), "it has attention");
+  FuzzCheck((StateBytes(hyper, 0, layers) > 0) == hyper.recurrent(), "states take memory");
   const uint64_t stored = StageWeightBytes(model, 0, layers, true, true);
   FuzzCheck(stored > 0 && stored < kMostBytes, "weights are bytes of the file");
   FuzzCheck(StageWeightMemory(model, 0, layers, true, true) >= stored, "weights take at least what the file has");

@@ -73,6 +73,15 @@ constexpr const char* kNames[] = {
     "expert_group_used_count",
     "expert_weights_norm",
     "expert_weights_scale",
+    "attention.recurrent_layers",
+    "full_attention_interval",
+    "rope.dimension_sections",
+    "ssm.conv_kernel",
+    "ssm.state_size",
+    "ssm.group_count",
+    "ssm.time_step_rank",
+    "ssm.inner_size",
+    "ssm.v_head_reordered",
 };
 
 constexpr double kNumbers[] = {0,

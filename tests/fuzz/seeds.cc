@@ -100,14 +100,19 @@ std::string HeaderOf(GgufWriter model) {
 // A model of every architecture, and some of the forms that they come in.
 std::vector<GgufWriter> TinyModels() {
   std::vector<GgufWriter> models;
-  for (const std::string& name : testing::TinyArchitectureNames()) {
+  std::vector<std::string> names = testing::TinyArchitectureNames();
+  for (const std::string& name : testing::TinyRecurrentArchitectureNames()) names.push_back(name);
+  for (const std::string& name : names) {
     testing::TinyArchitectureOptions options = testing::TinyArchitecture(name);
     options.layers = 2;
+    options.interval = 2;
     models.push_back(testing::TinyArchitectureModel(options));
     options = testing::TinyArchitecture(name, TensorType::kQ8_0);
     options.layers = 2;
+    options.recurrent = {false, true};
     options.tied = !options.tied;
     options.fused_gate_up = options.experts > 0;
+    options.fused_in = options.fused_beta_alpha;
     options.q_rank = 0;
     models.push_back(testing::TinyArchitectureModel(options));
   }
@@ -140,6 +145,8 @@ void WriteBinary(const std::filesystem::path& root) {
   const FrameLimits limits = SmallLimits();
   frame.Add(0, EncodedStep(limits, SampleBatch(), /*has_hidden=*/false));
   frame.Add(10, EncodedStep(limits, WithoutTokens(SampleBatch()), /*has_hidden=*/true));
+  frame.Add(20, EncodedStep(StatefulLimits(), StatefulBatch(), /*has_hidden=*/false));
+  frame.Add(25, EncodedStep(StatefulLimits(), WithoutTokens(StatefulBatch()), /*has_hidden=*/true));
   FrameBuffer buffer = StepBuffer(limits);
   if (EncodeResult(limits, SampleResult(limits), &buffer).ok()) frame.Add(1, Bytes(buffer));
   FrameBuffer control(kMaxSetupFrameBytes, 0);

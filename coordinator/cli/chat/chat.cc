@@ -142,7 +142,8 @@ absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeT
   const int64_t begun_us = MonotonicUs();
   Conversation conversation = {.messages = turn.messages};
   conversation.thinking = turn.thinking;
-  const absl::StatusOr<MarkedText> text = format_.Render(conversation, absl::Now());
+  const absl::Time now = absl::Now();
+  const absl::StatusOr<MarkedText> text = format_.Render(conversation, now);
   if (!text.ok()) return Refusal(std::string(text.status().message()));
   std::vector<TokenId> prompt = model_->tokenizer->EncodeMarked(*text, /*add_bos=*/true);
   const int64_t prompt_tokens = static_cast<int64_t>(prompt.size());
@@ -154,6 +155,9 @@ absl::StatusOr<ChatAnswer> ChatCluster::Answer(const ChatTurn& turn, const TakeT
                                 " together with the answer; /undo takes back the last exchange, /clear all of them"));
   }
   GenerationRequest request;
+  if (model_->description->hyper.recurrent()) {
+    request.conversation_tokens = format_.TokensBeforeAnswer(conversation, now, *text, prompt_tokens);
+  }
   request.prompt = std::move(prompt);
   request.sampling = sampling_;
   request.sampling.seed = settings_.sampling.seed.has_value()

@@ -152,6 +152,7 @@ Json StagesJson(const ChosenJob& job) {
                       {"threads", stage.threads()},
                       {"weight_bytes", memory.weights},
                       {"kv_bytes", memory.kv},
+                      {"state_bytes", memory.states},
                       {"scratch_bytes", memory.scratch},
                       {"frame_bytes", memory.frames},
                       {"total_bytes", memory.total()},
@@ -259,6 +260,13 @@ std::string PlanText(const PlanReport& report, bool verbose) {
                       job.plan.job.context, SplitText(job.plan.job), choice.jobs.size() > 1 ? " in job 0" : "");
   absl::StrAppendFormat(&text, "model     %s, %d layers, %s MiB\n", model.type,
                         report.question->model->hyper.layer_count(), MibText(model.bytes));
+  if (const JobPlan& plan = job.plan.job; plan.state_slots > 0) {
+    const int64_t sequences = job.question.job.max_num_seqs();
+    absl::StrAppendFormat(&text, "states    %d on every stage, of %s at once and %s; they are counted as KV%s\n",
+                          plan.state_slots, CountOf(sequences, "sequence"),
+                          CountOf(plan.state_slots - sequences, "cached snapshot"),
+                          choice.jobs.size() > 1 ? " in job 0" : "");
+  }
   absl::StrAppend(&text, HostsLine(report));
   const char* m = Mark(report);
   absl::StrAppendFormat(

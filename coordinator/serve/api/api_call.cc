@@ -170,6 +170,7 @@ std::vector<GenerationRequest> ApiCall::TakeRequests() {
       GenerationRequest& request = requests.emplace_back(base);
       request.sampling.seed += static_cast<uint64_t>(i);
       request.max_new_tokens = prompt.max_new_tokens;
+      request.conversation_tokens = prompt.conversation_tokens;
       request.min_new_tokens = std::min(plan.fields.min_tokens, prompt.max_new_tokens);
       if (plan.echo && plan.lists_tokens()) {
         request.score_from = 1;

@@ -51,7 +51,8 @@ inline constexpr const ApiDialect* kApiDialects[] = {&kCompletionsApi, &kChatApi
 struct CallPrompt {
   std::vector<TokenId> tokens;  // never empty
   int64_t max_new_tokens = 0;
-  std::string text;  // with echo: what is put before the answer
+  int64_t conversation_tokens = -1;  // see GenerationRequest
+  std::string text;                  // with echo: what is put before the answer
 };
 
 // What the body of a call asks for, once it is read: all that it takes to run it and to write its answer.

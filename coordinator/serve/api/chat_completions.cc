@@ -47,6 +47,7 @@ absl::Status ReadChat(FieldReader* fields, const ServedModel& model, const CallC
   ASSIGN_OR_RETURN(RenderedConversation conversation, ReadConversation(fields, model, context.now, room));
   CallPrompt prompt;
   prompt.tokens = std::move(conversation.tokens);
+  prompt.conversation_tokens = conversation.conversation_tokens;
   ASSIGN_OR_RETURN(prompt.max_new_tokens, room.ForAnswer(static_cast<int64_t>(prompt.tokens.size())));
   plan->prompts.push_back(std::move(prompt));
   if (model.reasoning.parse) {

@@ -386,6 +386,10 @@ absl::StatusOr<RenderedConversation> ReadConversation(FieldReader* fields, const
   auto tokens = model.tokenizer->EncodeMarkedUpTo(room.most_counted(), *text, /*add_bos=*/true);
   if (!tokens.has_value()) return room.TooLong();
   rendered.tokens = *std::move(tokens);
+  if (model.recurrent) {
+    const auto all = static_cast<int64_t>(rendered.tokens.size());
+    rendered.conversation_tokens = model.chat->TokensBeforeAnswer(conversation, now, *text, all);
+  }
   rendered.ignored = std::move(tools.ignored);
   // A template that leaves them out has no error for it.
   if (!tools.tools.empty() && !model.chat->abilities(/*with_tools=*/true).tools) rendered.ignored.push_back("tools");

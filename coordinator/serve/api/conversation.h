@@ -38,6 +38,7 @@ absl::StatusOr<ToolFields> ReadTools(FieldReader* fields);
 struct RenderedConversation {
   std::string text;
   std::vector<TokenId> tokens;
+  int64_t conversation_tokens = -1;  // of a recurrent model: see GenerationRequest
   std::vector<std::string> ignored;
 };
 // messages, tools, and what else decides the text. A prompt that is too long is refused as PromptRoom does.

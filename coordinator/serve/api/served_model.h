@@ -29,6 +29,7 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   const ChatFormat* chat = nullptr;  // may be null where no call is a conversation
   int64_t vocab = 0;                 // token ids are below it
+  bool recurrent = false;            // has layers with a state: prompts say where their conversation's next turn parts
 
   std::vector<std::string> names;  // the first is shown; never empty
   bool any_name = true;            // a request may call it whatever it likes

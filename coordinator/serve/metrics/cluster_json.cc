@@ -32,7 +32,12 @@ Json KvJson(const SessionStatus& status) {
                       {"cached", group < engine.blocks_cached_size() ? engine.blocks_cached(group) : 0},
                       {"free", engine.blocks_free(group)}});
   }
-  return {{"block_tokens", status.ready.block_tokens()}, {"groups", std::move(groups)}};
+  Json json = {{"block_tokens", status.ready.block_tokens()}, {"groups", std::move(groups)}};
+  if (engine.states_used() + engine.states_cached() + engine.states_free() > 0) {
+    json["states"] = {
+        {"used", engine.states_used()}, {"cached", engine.states_cached()}, {"free", engine.states_free()}};
+  }
+  return json;
 }
 
 Json StageJson(const SessionStatus& status, int stage) {

@@ -17,7 +17,8 @@
 //   bubble           {now, minute, floor}: idle share of the stages' time while there was work, of the last second,
 //                    minute; the least that the work of that minute allowed
 //   kv               {block_tokens, groups: [{used, cached, free}]}: blocks of every stage's pool, by block group;
-//                    used: by running requests; cached: of ended ones, evicted when blocks are needed
+//                    used: by running requests; cached: of ended ones, evicted when blocks are needed.
+//                    Of a model with recurrent states also "states": {used, cached, free} slots of every stage
 //   stages           in the order of the layers, as of the latest job that was ready:
 //                    [{stage, rank, host, pid, first_layer, last_layer, threads, cpus, isa, weight_bytes, kv_bytes,
 //                      scratch_bytes, resident_bytes, up, heartbeat_age_ms, busy_s, wait_s, send_s}]

@@ -157,6 +157,10 @@ void ServiceMetrics::WriteTokens(MetricText* text) const {
   text->Counter("stagecoach_prefix_cache_queries_total", "Tokens of prompts that were looked up in the prefix cache.",
                 cache_queries_);
   text->Counter("stagecoach_prefix_cache_hits_total", "Tokens of prompts that the prefix cache had.", cache_hits_);
+  text->Counter(
+      "stagecoach_prefix_cache_stateless_total",
+      "Tokens that were computed again for want of a recurrent state, though the prefix cache had their K and V.",
+      static_cast<double>(status_.statistics.prefix_stateless_tokens()));
   text->Counter("stagecoach_preemptions_total", "Times that a running request lost its KV blocks to an older one.",
                 static_cast<double>(status_.statistics.preemptions()));
 }
@@ -196,6 +200,10 @@ void ServiceMetrics::WriteEngine(MetricText* text) const {
   text->Sample(Sum(engine.blocks_cached()), {{"state", "cached"}});
   text->Sample(Sum(engine.blocks_free()), {{"state", "free"}});
   text->Gauge("stagecoach_kv_usage_ratio", "Referenced part of the KV blocks of the fullest block group.", KvUsage());
+  text->Family("stagecoach_state_slots", Type::kGauge, "Slots of recurrent states of every stage.");
+  text->Sample(engine.states_used(), {{"state", "referenced"}});
+  text->Sample(engine.states_cached(), {{"state", "cached"}});
+  text->Sample(engine.states_free(), {{"state", "free"}});
   text->Gauge("stagecoach_micro_batches_in_flight", "Micro-batches that the stages have now.",
               engine.micro_batches_in_flight());
   text->Gauge("stagecoach_pipeline_bubble_ratio", "Idle share of the stages' time while there was work, of a minute.",

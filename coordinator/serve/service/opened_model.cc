@@ -32,6 +32,7 @@ ServedModel OpenedModel::Served() const {
   model.tokenizer = front.tokenizer.get();
   model.chat = chat.get();
   model.vocab = front.description->hyper.vocab;
+  model.recurrent = front.description->hyper.recurrent();
   model.names = {NameOfFile(file.path())};
   model.created = absl::ToUnixSeconds(absl::Now());
   uint64_t hash = 0;

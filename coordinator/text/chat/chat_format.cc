@@ -1,5 +1,6 @@
 #include "coordinator/text/chat/chat_format.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -437,6 +438,19 @@ absl::StatusOr<MarkedText> ChatFormat::Render(const Conversation& conversation, 
   Conversation shaped = conversation;
   shaped.messages = &messages;
   return used.made->Render(shaped, now);
+}
+
+int64_t ChatFormat::TokensBeforeAnswer(const Conversation& conversation, absl::Time now, const MarkedText& text,
+                                       int64_t tokens) const {
+  if (!conversation.add_generation_prompt || conversation.continue_final_message) return -1;
+  Conversation without = conversation;
+  without.add_generation_prompt = false;
+  const absl::StatusOr<MarkedText> shorter = Render(without, now);
+  if (!shorter.ok() || shorter->empty() || !absl::StartsWith(text.text(), shorter->text())) return -1;
+  // Begins with a control token, mostly, where the text may be cut. If not it is a token more or less.
+  const MarkedText asks = text.Substr(shorter->size(), text.size() - shorter->size());
+  const auto asking = static_cast<int64_t>(tokenizer_->EncodeMarked(asks, /*add_bos=*/false).size());
+  return std::max<int64_t>(tokens - asking, 0);
 }
 
 absl::StatusOr<std::vector<TokenId>> ChatFormat::Encode(const Conversation& conversation, absl::Time now) const {

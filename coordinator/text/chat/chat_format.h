@@ -89,6 +89,11 @@ class ChatFormat {
   absl::StatusOr<MarkedText> Render(const Conversation& conversation, absl::Time now) const;
   absl::StatusOr<std::vector<TokenId>> Encode(const Conversation& conversation, absl::Time now) const;
 
+  // How many of a conversation's tokens its next turn is likely to begin with: those before what asks for the answer.
+  // `text` is what Render gave for it, `tokens` how many tokens that has. -1: all, or it cannot be told. Renders again.
+  int64_t TokensBeforeAnswer(const Conversation& conversation, absl::Time now, const MarkedText& text,
+                             int64_t tokens) const;
+
   const ChatAbilities& abilities(bool with_tools) const { return Of(with_tools).abilities; }
 
   // Texts that end an answer: a built-in template's message end if no token is, so that the model spells it out.

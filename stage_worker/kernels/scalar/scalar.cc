@@ -35,6 +35,11 @@ float RmsFactor(const double lanes[16], int64_t n, float eps) {
   return static_cast<float>(1.0 / std::sqrt(mean + static_cast<double>(eps)));
 }
 
+float L2Factor(const double lanes[16], float eps, float scale) {
+  const double norm = std::sqrt(TreeSum(lanes)), least = static_cast<double>(eps);
+  return static_cast<float>(static_cast<double>(scale) / (norm < least ? least : norm));
+}
+
 float LogOfLanes(const double lanes[16], float max) { return FixedLog(static_cast<float>(TreeSum(lanes))) + max; }
 
 float PanelFloat(TensorType type, const uint8_t* panel, int64_t column, int lane) {
@@ -177,6 +182,31 @@ void AddScaled(const float* in, float scale, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = std::fma(in[i], scale, out[i]);
 }
 
+void ConvSilu(const float* const* x, const float* weights, int64_t weight_stride, int taps, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    float y = weights[i] * x[0][i];
+    for (int t = 1; t < taps; ++t) y = std::fma(weights[t * weight_stride + i], x[t][i], y);
+    out[i] = y / (1.0f + FixedExp(-y));
+  }
+}
+
+void L2Norm(const float* x, int64_t n, float eps, float scale, float* out) {
+  double lanes[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i % kLanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  const float factor = L2Factor(lanes, eps, scale);
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * factor;
+}
+
+void TimesSigmoid(const float* gate, int64_t n, float* x) {
+  for (int64_t i = 0; i < n; ++i) x[i] = x[i] / (1.0f + FixedExp(-gate[i]));
+}
+
+float Dot(const float* a, const float* b, int64_t n) {
+  float lanes[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i % kLanes] = std::fma(a[i], b[i], lanes[i % kLanes]);
+  return TreeSum(lanes);
+}
+
 void Rope(float* head, const float* cos, const float* sin, int head_dim, bool halves) {
   RopeFrom(0, head, cos, sin, head_dim, halves);
 }
@@ -226,6 +256,11 @@ const Kernels kScalarKernels = {
     .store_v = StoreVScalar,
     .attend = AttendScalar,
     .merge_attention = MergeAttentionScalar,
+    .delta_rule = DeltaRuleScalar,
+    .conv_silu = ConvSilu,
+    .l2_norm = L2Norm,
+    .times_sigmoid = TimesSigmoid,
+    .dot = Dot,
     .log_sum_exp = LogSumExp,
     .sampling = &kSamplingScalar,
 };

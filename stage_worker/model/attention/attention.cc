@@ -221,6 +221,9 @@ class AttentionRun {
         const float* acc = state.acc + column * value_dim_;
         for (int64_t d = 0; d < value_dim_; ++d) out[head * value_dim_ + d] = acc[d] / state.sum[column];
       }
+      if (!spec_.gated) continue;
+      const float* const gates = step_.scratch.gates.as<float>() + (work.first_row + row) * step_.scratch.gate_stride;
+      step_.kernels.times_sigmoid(gates + work.head_group * group_ * value_dim_, group_ * value_dim_, out);
     }
   }
 

@@ -31,6 +31,7 @@ class RopeTable {
 
 // Phase 1. From the normalised input [rows, D]: q = Wq a (+ bq) into scratch.q; k and v alike into the pool. Heads of q
 // and k get their RMSNorm, where the model has it, then RoPE.
+//   Gates     of gated attention go to scratch.gates, before anything else.
 //   Sharing   by heads: the thread that computes a head also finishes it. Where heads are not shared
 //             (SharesWholeHeads), there is a barrier inside. The barrier after the phase is the caller's.
 //   Latent    scratch.q is [heads][r + d] a row: (Wk_b n | rotated p) of every head, not scaled. The pool holds every
@@ -38,7 +39,8 @@ class RopeTable {
 void ProjectQkv(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker);
 
 // Phase 2. scratch.attended = softmax(score_scale * q K^T) V of every row over the positions that AttentionSpec lets it
-// see, with the sink of each head if there is one: [rows, Nq*H]; latent: [rows, Nq*kv_rank].
+// see, with the sink of each head if there is one: [rows, Nq*H]; latent: [rows, Nq*kv_rank]. Gated attention: times
+// sigmoid(scratch.gates), element by element.
 //   Sharing   threads take work from scratch.next_attention_work, which is 0 before and after. A walk that is long for
 //             its share of the step is cut into pieces. The thread that ends the last piece merges the walk's granules
 //             in ascending order, then the sink. So `attended` is complete at the caller's barrier after this phase.

@@ -36,14 +36,6 @@ void Store(Kv what, const StageLayer& layer, int64_t kv_head, int64_t row, const
   }
 }
 
-// out [rows, stride] = matrix * input (+ bias), shared by panels.
-void RunPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
-               const StepContext& step, const Worker& worker, AlignedBuffer& out, int64_t stride) {
-  const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
-  Project(step.kernels, matrix, bias, input, step.plan.row_count(), panels, out.as<float>() + panels.begin * kPanelRows,
-          stride);
-}
-
 // --- latent attention ------------------------------------------------------------------------------------------------
 
 // What the cache keeps of a row: the latent's norm, and the key with its angles.
@@ -94,11 +86,11 @@ void ProjectLatent(const StageLayer& layer, const Activations& input, const Step
   const AttentionSpec& spec = layer.spec.attention;
   const LatentWeights& w = layer.weights.latent;
   LatentScratch& latent = step.scratch.latent;
-  RunPanels(w.kv_a, {}, input, step, worker, latent.row, latent.sizes.row_stride);
+  ProjectPanels(w.kv_a, {}, input, step, worker, latent.row, latent.sizes.row_stride);
   if (spec.q_rank == 0) {
-    RunPanels(layer.weights.q, {}, input, step, worker, latent.q, latent.sizes.q_stride);
+    ProjectPanels(layer.weights.q, {}, input, step, worker, latent.q, latent.sizes.q_stride);
   } else {
-    RunPanels(w.q_a, {}, input, step, worker, latent.q_a, latent.sizes.q_a_stride);
+    ProjectPanels(w.q_a, {}, input, step, worker, latent.q_a, latent.sizes.q_a_stride);
   }
   worker.Barrier();
   const Gang::Part rows = worker.Share(step.plan.row_count());
@@ -110,7 +102,7 @@ void ProjectLatent(const StageLayer& layer, const Activations& input, const Step
                             layer.spec.norm_eps, normed);
       return static_cast<const float*>(normed);
     });
-    RunPanels(w.q_b, {}, q_b, step, worker, latent.q, latent.sizes.q_stride);
+    ProjectPanels(w.q_b, {}, q_b, step, worker, latent.q, latent.sizes.q_stride);
     worker.Barrier();
   }
   const Gang::Part heads = worker.Share(spec.heads);
@@ -195,6 +187,7 @@ void ProjectQkv(const StageLayer& layer, const Activations& input, const StepCon
   float* const q = scratch.q.as<float>();
   float* const k = scratch.k.as<float>();
   float* const v = scratch.v.as<float>();
+  if (spec.gated) ProjectPanels(w.attn_gate, {}, input, step, worker, scratch.gates, scratch.gate_stride);
   const auto finish_q = [&](int64_t, int64_t row, float* at) { NormAndRotate(layer, w.q_norm, row, step, at); };
   const auto finish_k = [&](int64_t head, int64_t row, float* at) {
     NormAndRotate(layer, w.k_norm, row, step, at);
@@ -209,9 +202,9 @@ void ProjectQkv(const StageLayer& layer, const Activations& input, const StepCon
     RunHeads(w.v, w.v_bias, input, spec.head_dim, step, share.v, v, scratch.kv_stride, finish_v);
     return;
   }
-  RunPanels(w.q, w.q_bias, input, step, worker, scratch.q, scratch.q_stride);
-  RunPanels(w.k, w.k_bias, input, step, worker, scratch.k, scratch.kv_stride);
-  RunPanels(w.v, w.v_bias, input, step, worker, scratch.v, scratch.kv_stride);
+  ProjectPanels(w.q, w.q_bias, input, step, worker, scratch.q, scratch.q_stride);
+  ProjectPanels(w.k, w.k_bias, input, step, worker, scratch.k, scratch.kv_stride);
+  ProjectPanels(w.v, w.v_bias, input, step, worker, scratch.v, scratch.kv_stride);
   worker.Barrier();
   NormWholeRows(layer, step, worker);
   const int64_t heads_per_row = spec.heads + spec.kv_heads;

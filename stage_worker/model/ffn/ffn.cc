@@ -119,7 +119,8 @@ class ExpertTile {
 
   void Run(float* out) {
     ComputeLogits();
-    worker_.Barrier();
+    worker_.Barrier();  // the outputs of the tile before this one are complete, too
+    if (spec_.shared_gated) ComputeGates();
     Choose();
     const ExpertPlan plan(chosen_, rows_, spec_.experts_used, spec_.experts, &own_);
     if (worker_.thread == 0) all_.next_output.store(0, std::memory_order_relaxed);
@@ -142,6 +143,16 @@ class ExpertTile {
       Project(step_.kernels, router, OrNone(w_.experts.router_bias), RowsFrom(input_, router.cols, row),
               std::min(kBlockRows, rows.end - row), panels,
               all_.logits.as<float>() + row * stride + panels.begin * kPanelRows, stride);
+    }
+  }
+
+  // Of the shared unit, by rows. AddOutputs reads them, so they wait for the barrier that ends that of another tile.
+  void ComputeGates() {
+    const std::vector<float>& gate = w_.experts.shared_gate;
+    const Gang::Part rows = worker_.Share(rows_);
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const float logit = step_.kernels.dot(gate.data(), input_.x + row * input_.x_stride, step_.hidden);
+      all_.gates.as<float>()[row] = FixedSigmoid(logit);
     }
   }
 
@@ -302,7 +313,10 @@ class ExpertTile {
       for (int64_t rank = 0; rank < spec_.experts_used; ++rank) {
         step_.kernels.add_scaled(outputs + places[rank] * stride, weights[rank], count, sum);
       }
-      if (has_shared()) step_.kernels.add(shared + row * stride, count, sum);
+      if (has_shared()) {
+        const float gate = spec_.shared_gated ? all_.gates.as<float>()[row] : 1.0f;
+        step_.kernels.add_scaled(shared + row * stride, gate, count, sum);
+      }
       step_.kernels.add(sum, count, out + row * step_.hidden + columns.begin);
     }
   }

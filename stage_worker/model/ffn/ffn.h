@@ -13,7 +13,8 @@ namespace stagecoach {
 //
 // A unit is y = Wdown act(Wgate m + b, Wup m + b) + b; a dense layer has one. In a layer of experts a router chooses
 // for every row by that row alone. Per row, with y_i of the i-th chosen expert, in float, column by column:
-//   sum = w_0 y_0;  sum = fma(w_i, y_i, sum) for i = 1, 2, ..;  sum += the shared unit's output;  out += sum.
+//   sum = w_0 y_0;  sum = fma(w_i, y_i, sum) for i = 1, 2, ..;  sum = fma(gate, the shared unit's output, sum);
+//   out += sum,  where gate = sigmoid(shared_gate . m), or 1 without FfnSpec::shared_gated.
 // Which rows are computed together, in which pieces and by which thread changes no bit.
 void AddFfn(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker,
             float* out);

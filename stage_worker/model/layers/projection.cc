@@ -6,6 +6,13 @@
 
 namespace stagecoach {
 
+void ProjectPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+                   const StepContext& step, const Worker& worker, const AlignedBuffer& out, int64_t stride) {
+  const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
+  Project(step.kernels, matrix, bias, input, step.plan.row_count(), panels, out.as<float>() + panels.begin * kPanelRows,
+          stride);
+}
+
 void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
                    const StepContext& step, const Worker& worker, float* x) {
   const int64_t rows = step.plan.row_count();

@@ -57,6 +57,10 @@ void ForEachBlock(Gang::Part panels, int64_t step, int64_t rows, const Use& use)
   }
 }
 
+// out [rows, stride] = matrix * input (+ bias), shared by panels; the barrier after it is the caller's.
+void ProjectPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+                   const StepContext& step, const Worker& worker, const AlignedBuffer& out, int64_t stride);
+
 // x [rows, matrix rows] += matrix * input + bias, shared by panels; the barrier after it is the caller's.
 void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
                    const StepContext& step, const Worker& worker, float* x);

@@ -100,6 +100,7 @@ ExpertScratch::ExpertScratch(const ExpertScratchSizes& sizes)
     : rows(sizes.rows),
       output_floats(sizes.outputs()),
       logits(Words(sizes.rows * sizes.logits_stride)),
+      gates(Words(sizes.gates())),
       chosen(Words(sizes.pairs())),
       weights(Words(sizes.pairs())),
       activated(sizes.output_forms, sizes.pairs(), sizes.width) {
@@ -134,19 +135,30 @@ LatentScratch::LatentScratch(const LatentScratchSizes& sizes, int64_t rows, int 
   }
 }
 
+DeltaNetScratch::DeltaNetScratch(const DeltaNetScratchSizes& sizes, int64_t rows)
+    : sizes(sizes),
+      mixed(Words(rows, sizes.mixed_stride)),
+      z(Words(rows, sizes.z_stride)),
+      beta(Words(rows, sizes.gate_stride)),
+      decay(Words(rows, sizes.gate_stride)),
+      heads(Words(rows, sizes.head_floats)) {}
+
 StepScratch::StepScratch(const LayerScratchSizes& sizes)
     : q_stride(sizes.q_stride),
       kv_stride(sizes.kv_stride),
+      gate_stride(sizes.gate_stride),
       attended_stride(sizes.attended_stride),
       q(Words(sizes.limits.max_rows, q_stride)),
       k(Words(sizes.limits.max_rows, kv_stride)),
       v(Words(sizes.limits.max_rows, kv_stride)),
+      gates(Words(sizes.limits.max_rows, gate_stride)),
       attended(Words(sizes.limits.max_rows, attended_stride)),
       input(sizes.forms, sizes.limits.max_rows, sizes.input_width),
       ffn_input(sizes.ffn_forms, sizes.limits.max_rows, sizes.ffn_width),
       delta(Words(sizes.limits.max_rows, sizes.delta_width)),
       experts(sizes.experts),
       latent(sizes.latent, sizes.limits.max_rows, sizes.limits.threads),
+      delta_net(sizes.delta_net, sizes.limits.max_rows),
       partials(sizes.walk_memory()) {
   std::fill_n(delta.as<float>(), sizes.limits.max_rows * sizes.delta_width, 0.0f);
   for (const RopeParameters& rope : sizes.ropes) angles.emplace_back(sizes.limits.max_rows, rope.dims / 2);
@@ -163,15 +175,18 @@ std::vector<StageLayer> MakeLayers(const ModelDescription& model, int64_t first_
   const LayerTensors* const tensors = &model.layers[static_cast<size_t>(first_layer)];
   std::vector<StageLayer> layers;
   std::vector<int64_t> pool_layers(static_cast<size_t>(model.hyper.block_groups()));
+  int64_t state_layers = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
-    const AttentionSpec& attention = specs[i].attention;
-    const bool rotates = attention.rope.dims > 0;
-    layers.push_back({.spec = specs[i],
-                      .weights = weights[i],
-                      .pool_layer = pool_layers[static_cast<size_t>(specs[i].block_group)]++,
-                      .walks = PlaceOf(AttentionSizes::Of(attention, sizes.limits), sizes.walks),
-                      .angles = rotates ? static_cast<int32_t>(PlaceOf(attention.rope, sizes.ropes)) : -1,
-                      .forms = InputFormsOf(tensors[i], kernels.bf16_dot)});
+    StageLayer layer = {.spec = specs[i], .weights = weights[i], .forms = InputFormsOf(tensors[i], kernels.bf16_dot)};
+    if (specs[i].recurrent()) {
+      layer.pool_layer = state_layers++;
+    } else {
+      const AttentionSpec& attention = specs[i].attention;
+      layer.pool_layer = pool_layers[static_cast<size_t>(specs[i].block_group)]++;
+      layer.walks = PlaceOf(AttentionSizes::Of(attention, sizes.limits), sizes.walks);
+      if (attention.rope.dims > 0) layer.angles = static_cast<int32_t>(PlaceOf(attention.rope, sizes.ropes));
+    }
+    layers.push_back(layer);
   }
   return layers;
 }
@@ -238,18 +253,20 @@ void WalkPlan::AddWalk(const AttentionWork& walk, int64_t total_cost) {
   partial_columns_ += partials * columns;
 }
 
-StepPlan::StepPlan(const std::vector<AttentionSizes>& walks) {
-  CHECK(!walks.empty());
-  rows_.reserve(static_cast<size_t>(walks.front().max_rows));
-  walks_.reserve(walks.size());
-  for (const AttentionSizes& sizes : walks) walks_.emplace_back(sizes);
+StepPlan::StepPlan(const LayerScratchSizes& sizes) {
+  rows_.reserve(static_cast<size_t>(sizes.limits.max_rows));
+  slices_.reserve(static_cast<size_t>(sizes.limits.max_slices));
+  walks_.reserve(sizes.walks.size());
+  for (const AttentionSizes& walk : sizes.walks) walks_.emplace_back(walk);
 }
 
 void StepPlan::Build(const MicroBatch& batch, const SequenceTable& table) {
   rows_.clear();
+  slices_.clear();
   for (const SequenceSlice& slice : batch.slices) {
     const SequenceTable::Entry* entry = table.Find(slice.sequence);
     CHECK(entry != nullptr && entry->rows >= int64_t{slice.start} + slice.count);
+    slices_.push_back({static_cast<int32_t>(rows_.size()), slice.count, slice.state_read, slice.state_write});
     for (int32_t i = 0; i < slice.count; ++i) {
       const TokenId token = slice.tokens.empty() ? kNoToken : slice.tokens[static_cast<size_t>(i)];
       rows_.push_back({int64_t{slice.start} + i, token, entry->tables.data()});

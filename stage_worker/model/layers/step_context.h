@@ -18,6 +18,7 @@
 #include "common/step/step.h"
 #include "stage_worker/kv/kv_pool.h"
 #include "stage_worker/kv/sequence_table.h"
+#include "stage_worker/kv/state_pool.h"
 #include "stage_worker/weights/stage_weights.h"
 
 namespace stagecoach {
@@ -73,20 +74,30 @@ struct StepRow {
   const std::vector<BlockId>* tables = nullptr;  // [groups] the sequence's block tables
 };
 
+// Consecutive rows of a sequence, from row first_row of the step on, and the slots of the states before and behind
+// them.
+struct StepSlice {
+  int32_t first_row = 0;
+  int32_t rows = 0;
+  SlotId state_read = kNoSlot, state_write = kNoSlot;
+};
+
 class StepPlan {
  public:
-  // For layers with these kinds of walks, at least one. Memory is reserved for the largest step.
-  explicit StepPlan(const std::vector<AttentionSizes>& walks);
+  // Memory is reserved for the largest step.
+  explicit StepPlan(const LayerScratchSizes& sizes);
 
   // Lays out a batch that `table` has applied; valid until the table changes.
   void Build(const MicroBatch& batch, const SequenceTable& table);
 
   const std::vector<StepRow>& rows() const { return rows_; }
+  const std::vector<StepSlice>& slices() const { return slices_; }
   int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
   const WalkPlan& walks(size_t kind) const { return walks_[kind]; }
 
  private:
   std::vector<StepRow> rows_;
+  std::vector<StepSlice> slices_;
   std::vector<WalkPlan> walks_;  // [kinds]
 };
 
@@ -138,6 +149,7 @@ struct ExpertScratch {
 
   const int64_t rows, output_floats;         // ExpertScratchSizes' rows and outputs
   AlignedBuffer logits;                      // float [rows, E in whole panels]
+  AlignedBuffer gates;                       // float [rows], of the shared unit's outputs; or none
   AlignedBuffer chosen, weights;             // int32 and float [rows, k]
   MatmulInput activated;                     // [pairs, F], pairs by expert
   std::vector<ExpertWorkerScratch> workers;  // [threads]
@@ -194,6 +206,17 @@ struct LatentScratch {
   std::vector<Head> heads;  // [threads]
 };
 
+// What delta nets make of the normalised rows; empty without them.
+struct DeltaNetScratch {
+  DeltaNetScratch(const DeltaNetScratchSizes& sizes, int64_t rows);
+
+  const DeltaNetScratchSizes sizes;
+  AlignedBuffer mixed;        // float [rows, mixed_stride]: u, before the convolution
+  AlignedBuffer z;            // float [rows, z_stride]
+  AlignedBuffer beta, decay;  // float [rows, gate_stride]: b and a, then sigmoid(b) and e^g
+  AlignedBuffer heads;        // float [heads of q, k and v][rows of the step][d], ready for the delta rule
+};
+
 // The angles of one RopeTable for all rows.
 struct StepAngles {
   explicit StepAngles(int64_t rows, int64_t pairs);
@@ -207,16 +230,18 @@ struct StepAngles {
 struct StepScratch {
   explicit StepScratch(const LayerScratchSizes& sizes);
 
-  const int64_t q_stride, kv_stride, attended_stride;
+  const int64_t q_stride, kv_stride, gate_stride, attended_stride;
   std::vector<StepAngles> angles;  // [LayerScratchSizes::ropes]
   AlignedBuffer q;                 // float [rows, q_stride]; of latent attention absorbed, [heads, key_dim]
   AlignedBuffer k, v;              // float [rows, kv_stride]
+  AlignedBuffer gates;             // float [rows, gate_stride]: of gated attention, one for each element of `attended`
   AlignedBuffer attended;          // float [rows, attended_stride]; of latent attention [heads, kv_rank]
   MatmulInput input;               // [rows, D or attn_output's], of steps with more than kFewRows
   MatmulInput ffn_input;           // [rows, F] of dense and shared units
   AlignedBuffer delta;             // float [rows, D]: an output that is completed; 0 between the halves
   ExpertScratch experts;
   LatentScratch latent;
+  DeltaNetScratch delta_net;
   std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
   AttentionPartials partials;
@@ -227,8 +252,8 @@ struct StepScratch {
 struct StageLayer {
   const LayerSpec& spec;
   const LayerWeights& weights;
-  int64_t pool_layer = 0;  // its place among the layers of this stage that share its KV pool
-  size_t walks = 0;        // which of StepPlan's walks are its attention's
+  int64_t pool_layer = 0;  // its place among the layers of this stage that share its KV pool, or have a state
+  size_t walks = 0;        // which of StepPlan's walks are its attention's, if it has one
   int32_t angles = -1;     // which of StepScratch's angles it rotates by; -1: it does not rotate
   LayerInputForms forms;
 };
@@ -243,8 +268,9 @@ struct StepContext {
   int64_t hidden;  // D
   const Kernels& kernels;
   const StepPlan& plan;
-  std::vector<KvPool>& pools;  // [block groups]
+  std::vector<KvPool>& pools;         // [block groups]
   StepScratch& scratch;
+  const StatePool* states = nullptr;  // of a stage with recurrent layers
 
   KvPool& PoolOf(const LayerSpec& layer) const { return pools[static_cast<size_t>(layer.block_group)]; }
 };

@@ -33,6 +33,8 @@ struct Specials {
 
 constexpr Specials kSpecials[] = {
     {"qwen2", 0, 151643, 151645, "<|im_start|>", "151643 <|endoftext|> 151644 <|im_start|> 151645 <|im_end|>"},
+    {"qwen35", 0, 248044, 248046, "<|im_start|>",
+     "248044 <|endoftext|> 248045 <|im_start|> 248046 <|im_end|> 248055 <|vision_pad|> 248068 <think> 248069 </think>"},
     {"llama-bpe", 0, 128000, 128009, "<|start_header_id|>",
      "128000 <|begin_of_text|> 128001 <|end_of_text|> 128009 <|eot_id|>"},
     {"smaug-bpe", 0, 128000, 128012, "<|im_start|>", "128000 <|begin_of_text|> 128011 <|im_start|> 128012 <|im_end|>"},
@@ -112,6 +114,10 @@ void SetKey(const std::string& key, const GgufValue& value, GgufWriter* writer) 
   if (const auto* number = std::get_if<double>(&value)) writer->Set(key, static_cast<float>(*number));
   if (const auto* boolean = std::get_if<bool>(&value)) writer->Set(key, *boolean);
   if (const auto* text = std::get_if<std::string>(&value)) writer->Set(key, *text);
+  if (const auto* array = std::get_if<GgufArray>(&value)) {
+    const auto& integers = std::get<std::vector<int64_t>>(array->values);
+    writer->Set(key, std::vector<int32_t>(integers.begin(), integers.end()));
+  }
 }
 
 // A header without tensors, and these tensors put into it.

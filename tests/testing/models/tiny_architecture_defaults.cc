@@ -52,6 +52,24 @@ void SetLatent(TinyArchitectureOptions* o) {
   o->value_dim = odd ? 18 : 32;
 }
 
+// Every third layer has attention, and the first and the last one have none.
+void SetDeltaNets(TinyArchitectureOptions* o) {
+  const bool odd = o->head_dim % 32 != 0, superblocks = o->hidden == 256;
+  o->layers = 4;
+  o->interval = 3;
+  o->delta_key_heads = 2;
+  o->delta_value_heads = superblocks ? 8 : 6;
+  o->delta_head_dim = odd ? 10 : 32;
+  o->rotated = o->head_dim / 2;
+  o->qk_norms = o->renamed_ffn_norm = true;
+  if (o->architecture == "qwen3next") {
+    o->fused_beta_alpha = true;
+  } else {
+    const auto pairs = static_cast<int32_t>(o->rotated / 2);
+    o->sections = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+  }
+}
+
 void SetYarn(double factor, int64_t original, TinyArchitectureOptions* o) {
   o->rope_scaling = "yarn";
   o->rope_factor = factor;
@@ -100,6 +118,10 @@ void SetExpertArchitecture(TinyArchitectureOptions* o) {
     o->rotated = o->head_dim / 2;
     o->gating = 2;
     o->ffn = o->expert_ffn;
+  } else if (name == "qwen35moe" || name == "qwen3next") {
+    SetExperts(8, 2, o);
+    SetDeltaNets(o);
+    o->shared_experts = 1;
   } else if (name == "mixtral") {
     SetExperts(5, 2, o);
     o->tied = false;
@@ -139,6 +161,10 @@ void SetDenseArchitecture(TinyArchitectureOptions* o) {
     o->layers = 4;  // every fourth is not rotated
   } else if (name == "qwen2") {
     o->qkv_biases = true;
+  } else if (name == "qwen35") {
+    SetDeltaNets(o);
+    o->tied = false;
+    o->nextn = true;
   } else if (name == "qwen3") {
     o->qk_norms = true;
   } else {
@@ -158,6 +184,11 @@ const std::vector<std::string>& TinyArchitectureNames() {
 
 const std::vector<std::string>& TinyExpertArchitectureNames() {
   static const std::vector<std::string> names = {"qwen3moe", "gpt-oss", "glm4moe", "deepseek2", "minimax-m2"};
+  return names;
+}
+
+const std::vector<std::string>& TinyRecurrentArchitectureNames() {
+  static const std::vector<std::string> names = {"qwen35", "qwen35moe", "qwen3next"};
   return names;
 }
 

@@ -46,6 +46,11 @@ class ArchitectureBuilder {
 
  private:
   bool latent() const { return o_.kv_rank > 0; }
+  bool delta_nets() const { return o_.delta_value_heads > 0; }
+  bool recurrent(int64_t layer) const {  // blocks that only draft have attention
+    if (!delta_nets() || layer >= o_.layers) return false;
+    return o_.recurrent.empty() ? (layer + 1) % o_.interval != 0 : o_.recurrent[static_cast<size_t>(layer)];
+  }
   int64_t rotated() const { return o_.rotated > 0 ? o_.rotated : o_.head_dim; }
 
   // ---- keys ----
@@ -79,7 +84,9 @@ class ArchitectureBuilder {
     F32IfAny("residual_scale", o_.residual_scale);
     F32IfAny("logit_scale", o_.logit_scale);
     F32IfAny("final_logit_softcapping", o_.logit_cap);
+    if (delta_nets()) SetDeltaNetKeys();
     if (o_.experts > 0) SetExpertKeys();
+    if (o_.nextn) U32("nextn_predict_layers", 1);
   }
 
   void SetAttentionKeys() {
@@ -118,18 +125,35 @@ class ArchitectureBuilder {
     if (!o_.rotates) writer_.Set(Key("rope.scaling.finetuned"), false);
   }
 
+  void SetDeltaNetKeys() {
+    U32("ssm.conv_kernel", o_.conv_kernel);
+    U32("ssm.state_size", o_.delta_head_dim);
+    U32("ssm.group_count", o_.delta_key_heads);
+    U32("ssm.time_step_rank", o_.delta_value_heads);
+    U32("ssm.inner_size", o_.delta_value_heads * o_.delta_head_dim);
+    if (o_.recurrent.empty()) {
+      U32("full_attention_interval", o_.interval);
+    } else {
+      writer_.Set(Key("attention.recurrent_layers"), o_.recurrent);
+    }
+    if (!o_.sections.empty()) writer_.Set(Key("rope.dimension_sections"), o_.sections);
+  }
+
   void SetExpertKeys() {
     U32("expert_count", o_.experts);
     U32("expert_used_count", o_.experts_used);
     U32("expert_feed_forward_length", o_.expert_ffn);
-    U32IfAny("expert_shared_count", o_.shared_experts);
-    if (o_.shared_experts > 0 || o_.dense_lead > 0) U32("leading_dense_block_count", o_.dense_lead);
+    if (delta_nets()) {
+      U32("expert_shared_feed_forward_length", o_.shared_experts * o_.expert_ffn);
+    } else {
+      U32IfAny("expert_shared_count", o_.shared_experts);
+      if (o_.shared_experts > 0 || o_.dense_lead > 0) U32("leading_dense_block_count", o_.dense_lead);
+    }
     U32IfAny("expert_group_count", o_.groups);
     U32IfAny("expert_group_used_count", o_.groups_used);
     U32IfAny("expert_gating_func", o_.gating);
     if (o_.weights_norm) writer_.Set(Key("expert_weights_norm"), true);
     F32IfAny("expert_weights_scale", o_.weights_scale);
-    if (o_.nextn) U32("nextn_predict_layers", 1);
   }
 
   // ---- tensors ----
@@ -205,7 +229,9 @@ class ArchitectureBuilder {
   void AddBlock(int64_t layer) {
     const std::string prefix = absl::StrCat("blk.", layer, ".");
     if (o_.pre_norms) AddNorm(prefix + "attn_norm.weight", o_.hidden);
-    if (latent()) {
+    if (recurrent(layer)) {
+      AddDeltaNet(prefix);
+    } else if (latent()) {
       AddLatentAttention(prefix);
     } else {
       AddAttention(prefix);
@@ -223,10 +249,11 @@ class ArchitectureBuilder {
 
   void AddAttention(const std::string& prefix) {
     const int64_t q = o_.heads * o_.head_dim, kv = o_.kv_heads * o_.head_dim;
+    const int64_t q_rows = delta_nets() ? 2 * q : q;  // of each head its query, then its gate
     if (o_.fused_qkv) {
-      AddFusedQkv(prefix, q, kv);
+      AddFusedQkv(prefix, q_rows, kv);
     } else {
-      AddLinear(prefix + "attn_q", q, o_.hidden, 1.4, o_.qkv_biases);
+      AddLinear(prefix + "attn_q", q_rows, o_.hidden, 1.4, o_.qkv_biases);
       AddLinear(prefix + "attn_k", kv, o_.hidden, 1.4, o_.qkv_biases);
       AddLinear(prefix + "attn_v", kv, o_.hidden, 1.4, o_.qkv_biases);
     }
@@ -248,6 +275,56 @@ class ArchitectureBuilder {
     }
     Add(prefix + "attn_qkv.weight", {o_.hidden, q + 2 * kv}, all);
     if (o_.qkv_biases) writer_.SetTensor(prefix + "attn_qkv.bias", {q + 2 * kv}, o_.vector_type, bias);
+  }
+
+  void AddDeltaNet(const std::string& prefix) {
+    const int64_t heads = o_.delta_value_heads, values = heads * o_.delta_head_dim;
+    const int64_t mixed = 2 * o_.delta_key_heads * o_.delta_head_dim + values;
+    const Encoded qkv = Random(prefix + "attn_qkv.weight", o_.type, mixed, o_.hidden, 1.4);
+    const Encoded z = Random(prefix + "attn_gate.weight", o_.type, values, o_.hidden, 1.4);
+    if (o_.fused_in) {
+      AddByKeyHead(prefix + "ssm_in.weight", qkv, z);
+    } else {
+      Add(prefix + "attn_qkv.weight", {o_.hidden, mixed}, qkv);
+      Add(prefix + "attn_gate.weight", {o_.hidden, values}, z);
+    }
+    const Encoded beta = Random(prefix + "ssm_beta.weight", o_.delta_type, heads, o_.hidden, 1.5);
+    const Encoded alpha = Random(prefix + "ssm_alpha.weight", o_.delta_type, heads, o_.hidden, 1);
+    if (o_.fused_beta_alpha) {
+      const int64_t group = heads / o_.delta_key_heads;
+      Encoded both = {.type = beta.type, .cols = beta.cols, .bytes = ""};
+      for (int64_t h = 0; h < heads; h += group) both.bytes += beta.Rows(h, group) + alpha.Rows(h, group);
+      Add(prefix + "ssm_ba.weight", {o_.hidden, 2 * heads}, both);
+    } else {
+      Add(prefix + "ssm_beta.weight", {o_.hidden, heads}, beta);
+      Add(prefix + "ssm_alpha.weight", {o_.hidden, heads}, alpha);
+    }
+    AddDeltaRule(prefix, mixed);
+    AddMatrix(prefix + "ssm_out.weight", o_.hidden, values, 1.4);
+  }
+
+  // The convolution, and what a state forgets: some heads within a few rows, some hardly anything.
+  void AddDeltaRule(const std::string& prefix, int64_t mixed) {
+    const int64_t heads = o_.delta_value_heads;
+    const std::string conv = prefix + "ssm_conv1d.weight", decay = prefix + "ssm_a";
+    writer_.SetTensor(conv, {o_.conv_kernel, mixed}, TensorType::kF32,
+                      NormalValues(o_.seed, conv, o_.conv_kernel * mixed, 0, 0.6));
+    AddVector(prefix + "ssm_dt.bias", heads, 1);
+    std::vector<float> decays = NormalValues(o_.seed, decay, heads, -2, 1.2);
+    for (float& value : decays) value = -std::exp(value);
+    writer_.SetTensor(decay, {heads}, TensorType::kF32, decays);
+    AddNorm(prefix + "ssm_norm.weight", o_.delta_head_dim);
+  }
+
+  // Of every key head its rows of q, k, and of v and z of the value heads that are grouped with it.
+  void AddByKeyHead(const std::string& name, const Encoded& qkv, const Encoded& z) {
+    const int64_t dim = o_.delta_head_dim, keys = o_.delta_key_heads, group = o_.delta_value_heads / keys * dim;
+    Encoded all = {.type = qkv.type, .cols = qkv.cols, .bytes = ""};
+    for (int64_t j = 0; j < keys; ++j) {
+      all.bytes += qkv.Rows(j * dim, dim) + qkv.Rows((keys + j) * dim, dim);
+      all.bytes += qkv.Rows(2 * keys * dim + j * group, group) + z.Rows(j * group, group);
+    }
+    Add(name, {o_.hidden, keys * (2 * dim + 2 * group)}, all);
   }
 
   void AddLatentAttention(const std::string& prefix) {
@@ -326,6 +403,9 @@ class ArchitectureBuilder {
     AddMatrix(prefix + "ffn_gate_shexp.weight", width, o_.hidden, 1.4);
     AddMatrix(prefix + "ffn_up_shexp.weight", width, o_.hidden, 1.4);
     AddMatrix(prefix + "ffn_down_shexp.weight", o_.hidden, width, 1.4);
+    if (!delta_nets()) return;
+    const std::string gate = prefix + "ffn_gate_inp_shexp.weight";
+    writer_.SetTensor(gate, {o_.hidden}, TensorType::kF32, Values(gate, 1, o_.hidden, 1.5));
   }
 
   void AddBiasesOfExperts(const std::string& name, int64_t width) {

@@ -74,6 +74,17 @@ struct TinyArchitectureOptions {
   int64_t kv_rank = 0, plain_dim = 0, value_dim = 0;  // a head: plain_dim and `rotated` of a key, value_dim of a value
   bool split_kv_b = true;                             // else attn_kv_b, and the keys of before it was split
 
+  // Gated delta nets, in all layers but every interval-th, beside gated attention; none with 0 heads. The shared expert
+  // is then gated, and has a key for its width.
+  int64_t delta_key_heads = 0, delta_value_heads = 0, delta_head_dim = 0;
+  int64_t conv_kernel = 4;
+  int64_t interval = 4;                      // of full attention
+  std::vector<bool> recurrent;               // instead: key recurrent_layers, one value a layer
+  bool fused_in = false;                     // ssm_in in place of attn_qkv and attn_gate; of grouped value heads only
+  bool fused_beta_alpha = false;             // ssm_ba in place of ssm_beta and ssm_alpha; likewise
+  TensorType delta_type = TensorType::kF32;  // of these three
+  std::vector<int32_t> sections;             // key rope.dimension_sections
+
   // Granite's multipliers; 0: no key.
   double embedding_scale = 0, residual_scale = 0, logit_scale = 0;
 
@@ -98,6 +109,8 @@ struct TinyArchitectureOptions {
 // The architectures: qwen3moe, gpt-oss, glm4moe, deepseek2, minimax-m2, mixtral (llama with experts), gemma2, gemma3,
 // phi3, granite, olmo2, smollm3, llama, qwen2, qwen3.
 const std::vector<std::string>& TinyArchitectureNames();
+// qwen35, qwen35moe, qwen3next: with recurrent layers.
+const std::vector<std::string>& TinyRecurrentArchitectureNames();
 // Those with experts, as their published models are called.
 const std::vector<std::string>& TinyExpertArchitectureNames();
 // The name of a test whose parameter is an architecture.

@@ -79,7 +79,8 @@ class HeadedAttention : public Attention {
         head_{.scale = Scale(file, heads_, width_),
               .soft_cap = file.Is("gemma2") ? file.Float("attn_logit_softcapping", 50) : 0,
               .window = Window(file, layer)},
-        rotary_(file, RotatedWidth(file, layer, width_), head_.window > 0, context) {
+        rotary_(file, RotatedWidth(file, layer, width_), head_.window > 0, context),
+        gated_(file.Is("qwen3next") || file.Is("qwen35") || file.Is("qwen35moe")) {
     const std::string prefix = absl::StrCat("blk.", layer, ".");
     ReadProjections(file, prefix);
     out_ = file.ReadLinear(prefix + "attn_output");
@@ -93,7 +94,7 @@ class HeadedAttention : public Attention {
 
   Vector Attend(const Vector& x) override {
     Vector q = Apply(q_, x), k = Apply(k_, x);
-    const Vector v = Apply(v_, x);
+    const Vector v = Apply(v_, x), gates = TakeGates(&q);
     PlaceHeads(q_norm_, &q);
     PlaceHeads(k_norm_, &k);
     for (int64_t h = 0; h < kv_heads_; ++h) {
@@ -110,10 +111,26 @@ class HeadedAttention : public Attention {
       const Vector out = AttendWithHead(head, query, keys_[kv], values_[kv]);
       all.insert(all.end(), out.begin(), out.end());
     }
+    for (size_t i = 0; i < gates.size(); ++i) all[i] *= Sigmoid(gates[i]);
     return Apply(out_, all);
   }
 
  private:
+  int64_t q_rows() const { return (gated_ ? 2 : 1) * heads_ * width_; }
+
+  // Of gated attention each head's query is followed by as many gates, which leave q.
+  Vector TakeGates(Vector* q) const {
+    if (!gated_) return {};
+    Vector queries, gates;
+    for (int64_t h = 0; h < heads_; ++h) {
+      const auto head = q->begin() + 2 * h * width_;
+      queries.insert(queries.end(), head, head + width_);
+      gates.insert(gates.end(), head + width_, head + 2 * width_);
+    }
+    *q = queries;
+    return gates;
+  }
+
   void ReadProjections(const FileReader& file, const std::string& prefix) {
     if (!file.HasTensor(prefix + "attn_qkv.weight")) {
       q_ = file.ReadLinear(prefix + "attn_q");
@@ -122,14 +139,14 @@ class HeadedAttention : public Attention {
     } else {
       const Linear all = file.ReadLinear(prefix + "attn_qkv");
       int64_t row = 0;
-      for (const auto& [part, rows] : {std::pair(&q_, heads_ * width_), std::pair(&k_, kv_heads_ * width_),
-                                       std::pair(&v_, kv_heads_ * value_width_)}) {
+      for (const auto& [part, rows] :
+           {std::pair(&q_, q_rows()), std::pair(&k_, kv_heads_ * width_), std::pair(&v_, kv_heads_ * value_width_)}) {
         part->weight = Rows(all.weight, row, rows);
         if (!all.bias.empty()) part->bias = Vector(all.bias.begin() + row, all.bias.begin() + row + rows);
         row += rows;
       }
     }
-    CHECK_EQ(q_.weight.rows, heads_ * width_);
+    CHECK_EQ(q_.weight.rows, q_rows());
     CHECK_EQ(k_.weight.rows, kv_heads_ * width_);
     CHECK_EQ(v_.weight.rows, kv_heads_ * value_width_);
   }
@@ -153,6 +170,7 @@ class HeadedAttention : public Attention {
   const double eps_;
   const Head head_;  // what all heads of the layer share
   const Rotary rotary_;
+  const bool gated_;
   Linear q_, k_, v_, out_;
   Vector q_norm_, k_norm_, sinks_;
 };
@@ -302,6 +320,7 @@ void Attention::Forget() {
 }
 
 std::unique_ptr<Attention> ReadAttention(const FileReader& file, int64_t layer, int64_t context) {
+  if (IsRecurrent(file, layer)) return ReadDeltaNet(file, layer);
   if (file.Is("deepseek2")) return std::make_unique<LatentAttention>(file, layer, context);
   return std::make_unique<HeadedAttention>(file, layer, context);
 }

@@ -46,11 +46,12 @@ class DenseFeedForward : public FeedForward {
 
 bool Normalised(const FileReader& file) {
   if (file.Is("qwen3moe") || file.Is("minimax-m2") || file.Is("llama")) return true;  // whatever the key says
+  if (file.Is("qwen35moe") || file.Is("qwen3next")) return true;
   return !file.Is("gpt-oss") && file.Bool("expert_weights_norm", false);
 }
 
 double WeightScale(const FileReader& file) {
-  if (!file.Is("glm4moe") && !file.Is("deepseek2")) return 1;
+  if (!file.Is("glm4moe") && !file.Is("deepseek2") && !file.Is("qwen35moe") && !file.Is("qwen3next")) return 1;
   const double scale = file.Float("expert_weights_scale", 1);
   return scale == 0 ? 1 : scale;
 }
@@ -102,10 +103,11 @@ class ExpertFeedForward : public FeedForward {
   Router router_;
   std::vector<GatedNetwork> experts_;
   std::vector<GatedNetwork> shared_;  // one, as wide as all shared ones, or none
+  Vector shared_gate_;                // empty: none
 };
 
 Router::Gating Router::GatingOf(const FileReader& file) {
-  if (file.Is("qwen3moe") || file.Is("llama")) return Gating::kSoftmax;
+  if (file.Is("qwen3moe") || file.Is("llama") || file.Is("qwen35moe") || file.Is("qwen3next")) return Gating::kSoftmax;
   if (file.Is("gpt-oss")) return Gating::kSoftmaxOfChosen;
   const int64_t function = file.Int("expert_gating_func", 0);
   CHECK_LE(function, 3);
@@ -205,6 +207,7 @@ ExpertFeedForward::ExpertFeedForward(const FileReader& file, const std::string& 
     shared_.push_back({.gate = file.ReadLinear(prefix + "ffn_gate_shexp"),
                        .up = file.ReadLinear(prefix + "ffn_up_shexp"),
                        .down = file.ReadLinear(prefix + "ffn_down_shexp")});
+    shared_gate_ = file.ReadVector(prefix + "ffn_gate_inp_shexp.weight");
   }
 }
 
@@ -214,7 +217,13 @@ Vector ExpertFeedForward::Run(const Vector& x) {
     const Vector out = experts_[static_cast<size_t>(expert)].Run(x);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += weight * out[i];
   }
-  for (const GatedNetwork& shared : shared_) AddTo(shared.Run(x), &sum);
+  for (const GatedNetwork& shared : shared_) {
+    Vector out = shared.Run(x);
+    const double gate =
+        shared_gate_.empty() ? 1 : Sigmoid(Dot(shared_gate_.data(), x.data(), static_cast<int64_t>(x.size())));
+    for (double& value : out) value *= gate;
+    AddTo(out, &sum);
+  }
   return sum;
 }
 
@@ -230,7 +239,8 @@ Vector GatedNetwork::Run(const Vector& x) const {
 std::unique_ptr<FeedForward> ReadFeedForward(const FileReader& file, int64_t layer) {
   const std::string prefix = absl::StrCat("blk.", layer, ".");
   const bool has_experts = file.Is("qwen3moe") || file.Is("gpt-oss") || file.Is("glm4moe") || file.Is("deepseek2") ||
-                           file.Is("minimax-m2") || (file.Is("llama") && file.Int("expert_count", 0) > 0);
+                           file.Is("minimax-m2") || file.Is("qwen35moe") || file.Is("qwen3next") ||
+                           (file.Is("llama") && file.Int("expert_count", 0) > 0);
   if (has_experts && layer >= file.Int("leading_dense_block_count", 0)) {
     return std::make_unique<ExpertFeedForward>(file, prefix);
   }

@@ -15,9 +15,9 @@ namespace {
 using reference::FileReader;
 using reference::Vector;
 
-constexpr const char* kArchitectures[] = {"llama",   "qwen2",     "qwen3",      "qwen3moe", "gpt-oss",
-                                          "glm4moe", "deepseek2", "minimax-m2", "gemma2",   "gemma3",
-                                          "phi3",    "granite",   "olmo2",      "smollm3"};
+constexpr const char* kArchitectures[] = {"llama",     "qwen2",      "qwen3",  "qwen3moe",  "gpt-oss",  "glm4moe",
+                                          "deepseek2", "minimax-m2", "gemma2", "gemma3",    "phi3",     "granite",
+                                          "olmo2",     "smollm3",    "qwen35", "qwen35moe", "qwen3next"};
 
 }  // namespace
 
@@ -58,7 +58,7 @@ ReferenceModel::ReferenceModel(const FileReader& file, int64_t context)
   for (int64_t i = 0; i < layers; ++i) layers_.push_back(ReadLayer(file, i, context));
 }
 
-// post_attention_norm is behind the attention in the models that have norms there, and before the FFN in two that have
+// post_attention_norm is behind the attention in the models that have norms there, and before the FFN in some that have
 // no ffn_norm.
 ReferenceModel::Layer ReferenceModel::ReadLayer(const FileReader& file, int64_t index, int64_t context) {
   const std::string prefix = absl::StrCat("blk.", index, ".");
@@ -67,7 +67,8 @@ ReferenceModel::Layer ReferenceModel::ReadLayer(const FileReader& file, int64_t 
   layer.ffn = ReadFeedForward(file, index);
   const bool post_norms = file.Is("gemma2") || file.Is("gemma3") || file.Is("olmo2");
   const bool pre_norms = !file.Is("olmo2");
-  const bool renamed = file.Is("gpt-oss") || file.Is("glm4moe");
+  const bool renamed =
+      file.Is("gpt-oss") || file.Is("glm4moe") || file.Is("qwen35") || file.Is("qwen35moe") || file.Is("qwen3next");
   if (pre_norms) {
     layer.attention_norm = file.ReadVector(prefix + "attn_norm.weight");
     layer.ffn_norm = file.ReadVector(prefix + (renamed ? "post_attention_norm.weight" : "ffn_norm.weight"));

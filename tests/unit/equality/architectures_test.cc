@@ -85,7 +85,8 @@ std::vector<Cut> CutsWithEveryCombination(size_t shift) {
 }
 
 size_t ShiftOf(const std::string& architecture) {
-  const std::vector<std::string> names = testing::TinyArchitectureNames();
+  std::vector<std::string> names = testing::TinyArchitectureNames();
+  for (const std::string& name : testing::TinyRecurrentArchitectureNames()) names.push_back(name);
   return static_cast<size_t>(std::find(names.begin(), names.end(), architecture) - names.begin());
 }
 
@@ -140,6 +141,8 @@ TEST_P(EveryCut, DISABLED_OfTheFullProductGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, EveryCut, ::testing::ValuesIn(testing::TinyArchitectureNames()),
+                         testing::ArchitectureTestName);
+INSTANTIATE_TEST_SUITE_P(Recurrent, EveryCut, ::testing::ValuesIn(testing::TinyRecurrentArchitectureNames()),
                          testing::ArchitectureTestName);
 
 }  // namespace

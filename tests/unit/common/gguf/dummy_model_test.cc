@@ -247,6 +247,7 @@ TEST(DummyModel, HasAsManyTensorsAndParametersAsThePublishedFiles) {
       {"gemma-3-27b", 808, 27.01},    {"phi-3-mini-4k", 195, 3.82},      {"phi-4", 243, 14.66},
       {"mistral-7b-v0.3", 291, 7.25}, {"granite-3.3-2b", 362, 2.53},     {"granite-3.3-8b", 362, 8.17},
       {"olmo-2-7b", 355, 7.30},       {"olmo-2-13b", 443, 13.72},        {"smollm3-3b", 326, 3.08},
+      {"qwen3.5-9b", 427, 8.95},      {"qwen3.5-27b", 851, 26.90},       {"qwen3-next-80b-a3b", 843, 79.67},
   };
   for (const auto& [shape, tensors, parameters] : published) {
     const auto file = OpenDummy(DummyModelPath(shape, "q4_k_m"));
@@ -321,6 +322,45 @@ TEST(DummyModel, DraftingBlocksCountAsBlocksUnlessTheModelIsCut) {
   EXPECT_NE(cut->FindTensor("blk.2.ffn_gate.weight"), nullptr);
   EXPECT_NE(cut->FindTensor("blk.3.ffn_gate_exps.weight"), nullptr);
   EXPECT_EQ(cut->FindTensor("blk.5.nextn.eh_proj.weight"), nullptr);
+}
+
+TEST(DummyModel, DeltaNetsHaveTheTensorsOfTheirArchitecture) {
+  const auto file = OpenDummy("dummy://qwen3.5-35b-a3b/q4_k_m");
+  const GgufMetadata& metadata = file->metadata();
+  EXPECT_EQ(*metadata.GetInt("qwen35moe.block_count"), 41);
+  EXPECT_EQ(*metadata.GetInt("qwen35moe.ssm.inner_size"), 4096);
+  EXPECT_EQ(*metadata.GetInt("qwen35moe.full_attention_interval"), 4);
+  EXPECT_EQ(*metadata.GetInt("qwen35moe.expert_shared_feed_forward_length"), 512);
+  EXPECT_FALSE(metadata.Has("qwen35moe.expert_shared_count"));
+  EXPECT_FALSE(metadata.Has("qwen35moe.feed_forward_length"));
+  EXPECT_THAT(*metadata.GetInts("qwen35moe.rope.dimension_sections"), ElementsAre(11, 11, 10, 0));
+  EXPECT_EQ(file->tensors().size(), 733u + 20);  // of published files without the block that drafts, and that block's
+  EXPECT_THAT(file->FindTensor("blk.0.attn_qkv.weight")->dims, ElementsAre(2048, 8192));
+  EXPECT_THAT(file->FindTensor("blk.0.attn_gate.weight")->dims, ElementsAre(2048, 4096));
+  EXPECT_THAT(file->FindTensor("blk.0.ssm_conv1d.weight")->dims, ElementsAre(4, 8192));
+  EXPECT_THAT(file->FindTensor("blk.0.ssm_alpha.weight")->dims, ElementsAre(2048, 32));
+  EXPECT_THAT(file->FindTensor("blk.3.attn_q.weight")->dims, ElementsAre(2048, 8192));
+  EXPECT_EQ(file->FindTensor("blk.3.ssm_a"), nullptr);
+  EXPECT_NE(file->FindTensor("blk.40.attn_q.weight"), nullptr);
+  EXPECT_NE(file->FindTensor("blk.40.nextn.eh_proj.weight"), nullptr);
+  EXPECT_THAT(file->FindTensor("blk.0.ffn_gate_inp_shexp.weight")->dims, ElementsAre(2048));
+  EXPECT_EQ(TypeOf(*file, "blk.0.attn_qkv.weight"), TensorType::kQ5_K);
+  for (const char* name : {"ssm_conv1d.weight", "ssm_alpha.weight", "ssm_beta.weight", "ssm_a", "ssm_dt.bias"}) {
+    EXPECT_EQ(TypeOf(*file, std::string("blk.0.") + name), TensorType::kF32) << name;
+  }
+  const auto next = OpenDummy("dummy://qwen3-next-80b-a3b:layers=8/q8_0");
+  EXPECT_THAT(next->FindTensor("blk.4.ssm_ba.weight")->dims, ElementsAre(2048, 64));
+  EXPECT_EQ(next->FindTensor("blk.4.ssm_alpha.weight"), nullptr);
+  EXPECT_FALSE(next->metadata().Has("qwen3next.rope.dimension_sections"));
+  EXPECT_NE(next->FindTensor("blk.7.attn_k.weight"), nullptr);
+}
+
+TEST(DummyModel, StatesForgetAndAGateOfOneRowIsNoSwitch) {
+  const auto file = OpenDummy("dummy://qwen3.5-35b-a3b:layers=4/q8_0");
+  for (const float decay : FloatsOf(*file, "blk.1.ssm_a")) EXPECT_THAT(decay, AllOf(Lt(0), Gt(-1.01)));
+  double sum = 0;
+  for (const float weight : FloatsOf(*file, "blk.1.ffn_gate_inp_shexp.weight")) sum += double{weight} * weight;
+  EXPECT_NEAR(sum, 1, 0.1);  // of a row of ones in mean square, the gate's sum has a deviation of 1
 }
 
 TEST(DummyModel, OffsetsGoFarBeyondFourGigabytes) {

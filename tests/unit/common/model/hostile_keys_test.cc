@@ -1,4 +1,4 @@
-// Keys of experts, windows, latent attention and scales that no model can have.
+// Keys of experts, windows, latent attention, delta nets and scales that no model can have.
 
 #include <functional>
 #include <limits>
@@ -174,6 +174,72 @@ TEST(HostileKeys, OfLatentAttention) {
        {"rope.scaling.yarn_ext_factor", To(1e9), "is 1e+09, expected 0 to 1000"}});
 }
 
+TEST(HostileKeys, OfDeltaNets) {
+  constexpr char kRecurrent[] = "attention.recurrent_layers", kSections[] = "rope.dimension_sections";
+  const auto all_recurrent = To(std::vector<bool>(4, true));
+  // 4 layers, 2 key heads, 6 value heads of 10, kernels of 4, 5 rotated pairs; the width of what is made of a row is
+  // 2 * 2 * 10 + 2 * 6 * 10.
+  ExpectRefused(
+      "qwen35moe",
+      {{"ssm.state_size", Gone(), "is missing, expected an integer from 2 to 1024"},
+       {"ssm.state_size", To(uint32_t{0}), "is 0, expected 2 to 1024"},
+       {"ssm.state_size", To(kTwoTo31), "is 2147483648, expected 2 to 1024"},
+       {"ssm.state_size", To(int32_t{-1}), "is -1, expected 2 to 1024"},
+       {"ssm.state_size", To(uint32_t{11}), "is 11, expected an even number"},
+       {"ssm.state_size", To(uint32_t{12}), "is 60, expected 72, ssm.time_step_rank * ssm.state_size",
+        "key 'qwen35moe.ssm.inner_size' "},
+       {"ssm.conv_kernel", Gone(), "is missing, expected an integer from 2 to 8"},
+       {"ssm.conv_kernel", To(uint32_t{0}), "is 0, expected 2 to 8"},
+       {"ssm.conv_kernel", To(uint32_t{1}), "is 1, expected 2 to 8"},
+       {"ssm.conv_kernel", To(uint32_t{9}), "is 9, expected 2 to 8"},
+       {"ssm.conv_kernel", To(kTwoTo31), "is 2147483648, expected 2 to 8"},
+       {"ssm.conv_kernel", To(uint32_t{5}), "has shape [4, 100], expected [5, 100]",
+        "tensor 'blk.0.ssm_conv1d.weight' "},
+       {"ssm.group_count", Gone(), "is missing, expected an integer from 1 to 65536"},
+       {"ssm.group_count", To(uint32_t{0}), "is 0, expected 1 to 65536"},
+       {"ssm.group_count", To(uint32_t{4}), "is 6, expected a multiple of ssm.group_count 4",
+        "key 'qwen35moe.ssm.time_step_rank' "},
+       {"ssm.group_count", To(uint32_t{3}), "has shape [54, 100], expected [54, 120]",
+        "tensor 'blk.0.attn_qkv.weight' "},
+       {"ssm.time_step_rank", To(uint32_t{0}), "is 0, expected 1 to 65536"},
+       {"ssm.time_step_rank", To(uint32_t{1}), "is 1, expected a multiple of ssm.group_count 2"},
+       {"ssm.time_step_rank", To(kTwoTo31), "is 2147483648, expected 1 to 65536"},
+       {"ssm.time_step_rank",
+        [](GgufWriter& writer, const std::string& key) {
+          writer.Set(key, uint32_t{65536});
+          writer.Set("qwen35moe.ssm.state_size", uint32_t{1024});
+        },
+        "is 65536, whose heads are 134221824 wide together with keys and gates, expected at most 16777216"},
+       {"ssm.inner_size", To(uint32_t{61}), "is 61, expected 60"},
+       {"ssm.v_head_reordered", To(uint32_t{1}), "has type unsigned integer"},
+       {"full_attention_interval", To(uint32_t{0}), "is 0, expected 1 to 1024"},
+       {"full_attention_interval", To(kTwoTo31), "is 2147483648, expected 1 to 1024"},
+       {"full_attention_interval", To(uint32_t{5}),
+        "leaves no attention in 4 layers, expected at most 4, or more layers"},
+       {kRecurrent, all_recurrent, "leaves no attention in 4 layers, expected one at least"},
+       {kRecurrent, To(std::vector<bool>(3)), "is an array of 3 values, expected 4, one a layer"},
+       {kRecurrent, To(std::vector<uint32_t>{1, 1, 0, 1, 0}), "is an array of 5 values, expected 4, one a layer"},
+       {kRecurrent, To(std::vector<int32_t>{1, 2, 0, 1}), "is 2 in layer 1, expected 0 or 1"},
+       {kRecurrent, To(std::vector<int32_t>{1, -1, 0, 1}), "is -1 in layer 1, expected 0 or 1"},
+       {kRecurrent, To(std::vector<std::string>(4, "yes")), "has type array of string"},
+       {kRecurrent, To(uint32_t{1}), "is no array, expected one value a layer"},
+       {kSections, To(std::vector<int32_t>{1, 2, 2, 0}),
+        "is [1, 2, 2, 0], expected sections of time, height and width"},
+       {kSections, To(std::vector<int32_t>{2, 2, 0, 1}),
+        "is [2, 2, 0, 1], expected sections of time, height and width"},
+       {kSections, To(std::vector<int32_t>(1000000, 3)), "is an array of 1000000 values, expected 3 or 4"},
+       {kSections, To(uint32_t{3}), "has type unsigned integer"},
+       {"rope.dimension_count", To(uint32_t{12}), "is [2, 2, 1, 0], expected sections of time, height and width that",
+        "key 'qwen35moe.rope.dimension_sections' "},
+       {"expert_shared_feed_forward_length", To(kTwoTo31), "is 2147483648, expected 0 to 16777216"},
+       {"expert_shared_feed_forward_length", To(uint32_t{39}), "has shape [54, 38], expected [54, 39]",
+        "tensor 'blk.0.ffn_gate_shexp.weight' "},
+       {"expert_shared_feed_forward_length", To(uint32_t{0}), "is not part of a supported qwen35moe model",
+        "tensor 'blk.0.ffn_gate_shexp.weight' "},
+       {"attention.sliding_window", To(uint32_t{100}), "is 100, expected 0 or at least the context of 512"},
+       {"nextn_predict_layers", To(uint32_t{4}), "is 4, expected 0 to 3"}});
+}
+
 TEST(HostileKeys, OfWindows) {
   constexpr char kSliding[] = "attention.sliding_window";
   constexpr char kWindowed[] = "attention.sliding_window_pattern";
@@ -308,8 +374,7 @@ TEST(BadHyperParameters, OfWhatIsNotComputedAreRefused) {
   const std::string architecture = "general.architecture", attention = "qwen3.attention.";
   ExpectBad(absl::StatusCode::kUnimplemented,
             {{architecture, To(std::string("gpt2")), "is 'gpt2'", "llama, minimax-m2"},
-             {architecture, To(std::string("qwen3next")), "is 'qwen3next'", "recurrent state"},
-             {architecture, To(std::string("qwen35moe")), "is 'qwen35moe'", "recurrent state"},
+             {architecture, To(std::string("mamba2")), "is 'mamba2'", "llama, minimax-m2"},
              {"qwen3.expert_count", To(uint32_t{128}), "is 128", "architecture qwen3 has no experts"},
              {attention + "causal", To(false), "is false", "expected true"},
              {attention + "sliding_window", To(uint32_t{256}), "is 256", "architecture qwen3 has no windows"},

@@ -60,7 +60,7 @@ TEST(HyperParameters, ArchitecturesDifferInTheirLayers) {
   EXPECT_TRUE(llama.layers[0].attention.rope.factors);
   EXPECT_EQ(SupportedArchitectures(),
             "deepseek2, gemma2, gemma3, glm4moe, gpt-oss, granite, llama, minimax-m2, olmo2, phi3, qwen2, qwen3, "
-            "qwen3moe, smollm3");
+            "qwen35, qwen35moe, qwen3moe, qwen3next, smollm3");
 }
 
 TEST(HyperParameters, MayStandBelowThePrefixThatOxiBonsaiWrites) {

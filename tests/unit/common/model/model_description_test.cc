@@ -66,7 +66,7 @@ TEST(ModelDescription, DescribesAModelWithoutWeightsOfEveryShape) {
     const auto model = OpenModel(DummyModelPath(shape.name, "q8_0")).value();
     EXPECT_EQ(model->hyper.layer_count(), shape.layers);
     EXPECT_EQ(model->hyper.vocab, shape.vocab);
-    EXPECT_EQ(model->hyper.layers[0].attention.q_width(), shape.heads * shape.head_dim);
+    EXPECT_EQ(model->hyper.first_attention().q_width(), shape.heads * shape.head_dim);
     EXPECT_EQ(model->tied(), shape.tied);
   }
 }

@@ -33,6 +33,31 @@ TEST(StepLog, WritesOneLinePerMicroBatchWithItsSlicesAndStageTimes) {
       R"("stages":[{"stage":0,"received_us":10,"start_us":11,"end_us":12},{"stage":1,"received_us":13,"start_us":14,"end_us":15}]})");
 }
 
+TEST(StepLog, NamesTheSlotsOfStatesWhereThereAreAny) {
+  MicroBatch batch;
+  batch.slices = {{.sequence = 1, .start = 0, .count = 8, .state_write = 0},
+                  {.sequence = 2, .start = 9, .count = 1, .sample = true, .state_read = 4, .state_write = 5}};
+  StepRecord record(batch, StepResult{});
+  record.inputs.job = RecordedJob{{}, {.group_blocks = {5}, .state_slots = 12, .state_blocks = 3}};
+  record.inputs.commands = {{.sequence = 1, .prompt_tokens = 8, .max_new_tokens = 1, .conversation_tokens = 5}};
+  const std::string line = StepLogLine(record);
+  EXPECT_NE(line.find(R"("count":8,"sample":false,"state_write":0})"), std::string::npos) << line;
+  EXPECT_NE(line.find(R"("sample":true,"state_read":4,"state_write":5})"), std::string::npos) << line;
+  const StepRecord read = ParseStepLogLine(line).value();
+  EXPECT_EQ(read.slices[0].state_read, kNoSlot);
+  EXPECT_EQ(read.slices[0].state_write, 0);
+  EXPECT_EQ(read.slices[1].state_read, 4);
+  EXPECT_EQ(read.slices[1].state_write, 5);
+  EXPECT_EQ(read.inputs, record.inputs);
+  // A log of before: nothing of them.
+  record.inputs.job->state_slots = record.inputs.job->state_blocks = 0;
+  record.inputs.commands[0].conversation_tokens = -1;
+  for (StepRecord::Slice& slice : record.slices) slice.state_read = slice.state_write = kNoSlot;
+  const std::string older = StepLogLine(record);
+  EXPECT_EQ(older.find("state"), std::string::npos) << older;
+  EXPECT_EQ(ParseStepLogLine(older).value().inputs, record.inputs);
+}
+
 TEST(StepLog, HasEverySettingThatTheJobBatchesBy) {
   StepRecord record;
   record.inputs.job = RecordedJob{{.slo_itl_s = 0.25}, {.group_blocks = {5}}};

@@ -29,10 +29,10 @@ void ExpectRefused(const absl::Status& status, const std::string& field, const s
       << field;
 }
 
-void ExpectEachRefused(const std::vector<BatchCase>& cases) {
-  const FrameLimits limits = SmallLimits();
+void ExpectEachRefused(const std::vector<BatchCase>& cases, const FrameLimits& limits = SmallLimits(),
+                       const MicroBatch& sample = SampleBatch()) {
   for (const BatchCase& one : cases) {
-    StepFrame frame = FrameWith(SampleBatch(), false);
+    StepFrame frame = FrameWith(sample, false);
     one.change(&frame.batch);
     FrameBuffer buffer(1 << 20, 1 << 20);
     FrameLimits wide = limits;
@@ -164,6 +164,32 @@ TEST(FrameLimits, HoldForSlices) {
       {slice([](auto* s) { s->targets[1] = -2; }), at + ".targets[1]' is -2", "-1 to 99"},
       {slice([](auto* s) { s->targets[1] = 100; }), at + ".targets[1]' is 100", "-1 to 99"},
   });
+}
+
+TEST(FrameLimits, HoldForStates) {
+  constexpr SlotId kLargest = std::numeric_limits<SlotId>::max() - 1, kSmallest = std::numeric_limits<SlotId>::min();
+  const auto read = [](size_t slice, SlotId slot) {
+    return [=](MicroBatch* b) { b->slices[slice].state_read = slot; };
+  };
+  const auto write = [](size_t slice, SlotId slot) {
+    return [=](MicroBatch* b) { b->slices[slice].state_write = slot; };
+  };
+  ExpectEachRefused({{read(0, 0), "step.slices[0].state_read' is 0", "none: the model has no recurrent states"},
+                     {write(1, 3), "step.slices[1].state_write' is 3", "none: the model has no recurrent states"}});
+  const FrameLimits limits = StatefulLimits();
+  ASSERT_TRUE(DecodeStep(limits, EncodedStep(limits, StatefulBatch(), false), 7, false).ok());
+  ExpectEachRefused(
+      {{read(0, 9), "step.slices[0].state_read' is 9", "0 to 8"},
+       {read(0, kNoSlot), "step.slices[0].state_read' is -1", "0 to 8"},
+       {read(0, -2), "step.slices[0].state_read' is -2", "0 to 8"},
+       {read(0, kLargest), "step.slices[0].state_read' is 2147483646", "0 to 8"},
+       {read(1, 5), "step.slices[1].state_read' is 5", "none: before its first row a sequence has a state of zeros"},
+       {write(1, kNoSlot), "step.slices[1].state_write' is -1", "0 to 8"},
+       {write(0, kLargest), "step.slices[0].state_write' is 2147483646", "0 to 8"},
+       {write(0, kSmallest + 1), "step.slices[0].state_write' is -2147483647", "0 to 8"},
+       {write(1, 2), "step.slices[1].state_write' is 2", "another one: step.slices[0] writes it"},
+       {write(1, 8), "step.slices[0].state_read' is 8", "another one: step.slices[1] writes it"}},
+      limits, StatefulBatch());
 }
 
 // A header of a frame between stages, to be spoilt, and its payload's length.
@@ -314,16 +340,20 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
                             std::vector<TokenId>(8, kNoToken),
                             {kLarge, kLarge}});
   }
-  // As many frees as blocks would not fit a test: their share of the bound is taken out.
-  const size_t spare_frees = static_cast<size_t>(limits.MaxFrees() - 200) * 10;
-  FrameBuffer buffer(1 << 20, limits.MaxStepPayloadBytes());
-  StepFrame frame;
-  frame.batch = batch;
-  frame.times = SampleTimes(3);
-  ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
-  EXPECT_LE(buffer.message().size(), limits.MaxStepHeaderBytes() - spare_frees);
-  EXPECT_GT(buffer.message().size() * 5 / 4, limits.MaxStepHeaderBytes() - spare_frees)
-      << "the bound is far from what frames reach";
+  for (const int32_t slots : {0, kLarge + 1}) {
+    limits.state_slots = slots;
+    for (SequenceSlice& slice : batch.slices) slice.state_read = slice.state_write = slots == 0 ? kNoSlot : kLarge;
+    // As many frees as blocks would not fit a test: their share of the bound is taken out.
+    const size_t spare_frees = static_cast<size_t>(limits.MaxFrees() - 200) * 10;
+    FrameBuffer buffer(1 << 20, limits.MaxStepPayloadBytes());
+    StepFrame frame;
+    frame.batch = batch;
+    frame.times = SampleTimes(3);
+    ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+    EXPECT_LE(buffer.message().size(), limits.MaxStepHeaderBytes() - spare_frees);
+    EXPECT_GT(buffer.message().size() * 5 / 4, limits.MaxStepHeaderBytes() - spare_frees)
+        << "the bound is far from what frames reach";
+  }
 }
 
 TEST(FrameLimits, CountWhatAStageHoldsOfFrames) {

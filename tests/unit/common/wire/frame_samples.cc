@@ -1,5 +1,7 @@
 #include "tests/unit/common/wire/frame_samples.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
@@ -51,6 +53,20 @@ MicroBatch SampleBatch() {
   start.new_blocks = {{3}, {3}};
   start.sample = true;
   batch.slices = {chunk, start};
+  return batch;
+}
+
+FrameLimits StatefulLimits() {
+  FrameLimits limits = SmallLimits();
+  limits.state_slots = 9;
+  return limits;
+}
+
+MicroBatch StatefulBatch() {
+  MicroBatch batch = SampleBatch();
+  batch.slices[0].state_read = 8;
+  batch.slices[0].state_write = 2;
+  batch.slices[1].state_write = 0;
   return batch;
 }
 
@@ -141,6 +157,20 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
       slice.released_blocks.push_back(static_cast<int32_t>(draw.Between(0, most)));
     }
     batch.slices.push_back(slice);
+  }
+  if (limits.state_slots == 0) return batch;
+  // Each writes a slot of its own, and reads that or one of those that are left, which others may read too.
+  std::vector<SlotId> slots(static_cast<size_t>(limits.state_slots));
+  std::iota(slots.begin(), slots.end(), 0);
+  std::shuffle(slots.begin(), slots.end(), *random);
+  for (SequenceSlice& slice : batch.slices) {
+    slice.state_write = slots.back();
+    slots.pop_back();
+  }
+  for (SequenceSlice& slice : batch.slices) {
+    if (slice.start == 0) continue;
+    const auto read = static_cast<size_t>(draw.Between(0, static_cast<int64_t>(slots.size()) - 1));
+    slice.state_read = draw.Coin() ? slice.state_write : slots[read];
   }
   return batch;
 }

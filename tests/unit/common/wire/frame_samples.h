@@ -14,10 +14,14 @@ namespace stagecoach {
 // A small job: 3 stages, hidden width 5, 100 tokens of vocabulary, context 64, two block groups of 16 and 12 blocks of
 // 8 tokens, 32 rows, 4 slices.
 FrameLimits SmallLimits();
+// The same of a model with recurrent states: 9 slots.
+FrameLimits StatefulLimits();
 
 // A valid batch of two slices with an open, a free, blocks, targets and token ids; three rows start at position 6 of
 // sequence 1.
 MicroBatch SampleBatch();
+// The same with states: sequence 1 reads a snapshot, slot 8, and writes slot 2, sequence 2 begins in slot 0.
+MicroBatch StatefulBatch();
 // A valid batch within `limits`, drawn at random.
 MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random);
 // The same without what frames between stages do not carry.

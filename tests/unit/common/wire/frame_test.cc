@@ -38,6 +38,26 @@ TEST(Frame, GivesBackEveryStepItCarries) {
   }
 }
 
+TEST(Frame, GivesBackTheSlotsOfStates) {
+  std::mt19937_64 random(2);
+  const FrameLimits limits = StatefulLimits();
+  FrameBuffer buffer = StepBuffer(limits);
+  for (int i = 0; i < 500; ++i) {
+    const StepFrame frame = FrameWith(RandomBatch(limits, &random), i % 2 == 1);
+    ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+    const auto decoded = DecodeStep(limits, buffer.message(), frame.batch.number, frame.has_hidden);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(decoded->batch, frame.has_hidden ? WithoutTokens(frame.batch) : frame.batch);
+  }
+}
+
+// What a model without states sends is what it sent before there were any.
+TEST(Frame, WithoutSlotsTakesNoByteForThem) {
+  const FrameLimits limits = StatefulLimits();
+  EXPECT_EQ(EncodedStep(limits, SampleBatch(), false), EncodedStep(SmallLimits(), SampleBatch(), false));
+  EXPECT_NE(EncodedStep(limits, StatefulBatch(), false), EncodedStep(limits, SampleBatch(), false));
+}
+
 TEST(Frame, CarriesChecksumsOfLayersWhereTheJobAsksForThem) {
   FrameLimits limits = SmallLimits();
   limits.checksum_layers = 7;

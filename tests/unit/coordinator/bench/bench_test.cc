@@ -243,6 +243,18 @@ TEST(Rates, OfLayersWithAWindowEndThere) {
   EXPECT_DOUBLE_EQ(rates.read_gbps, 0.1 + 10 * 50 * 1e-3);
 }
 
+TEST(Rates, OfLayersWithAStateReadItForEveryTokenWhateverTheContext) {
+  const KernelReport report = ParseKernelReport(kReport).value();
+  ModelWork work = {.state_bytes = 1e8, .state_ops = 2e9};
+  const BenchTest test = {.generated = 5, .depth = 100, .sequences = 2};
+  const Rates decode = RatesOf(work, test, {1'000'000, 10, 5, 1000}, report, report.PeaksOf(1));
+  EXPECT_DOUBLE_EQ(decode.read_gbps, 10 * 0.1);
+  EXPECT_DOUBLE_EQ(decode.gops, 10 * 2.0);
+  const Rates prompt = RatesOf(work, {.prompt = 4}, {1'000'000, 4}, report, report.PeaksOf(1));
+  EXPECT_DOUBLE_EQ(prompt.gops, 4 * 2.0);
+  EXPECT_DOUBLE_EQ(prompt.peak_share, 8.0 / 50);
+}
+
 TEST(Rates, OfAPromptRunTheHeadOnceAndAttendToWhatCameBefore) {
   const KernelReport report = ParseKernelReport(kReport).value();
   const BenchTest test = {.prompt = 4};

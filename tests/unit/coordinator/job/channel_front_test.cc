@@ -6,7 +6,10 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "coordinator/engine/engine.h"
@@ -119,6 +122,19 @@ TEST_F(ChannelFrontTest, CarriesWhatARequestTookHowFarItsPromptIsAndWhyItWasReje
   EXPECT_EQ(all.finished(1).code(), pb::RequestFinished::CODE_UNSPECIFIED);
   EXPECT_GT(all.finished(1).cost().prefill_us(), 0);
   EXPECT_EQ(all.finished(1).cost().prefill_us(), all.tokens(0).cost().prefill_us());
+}
+
+TEST_F(ChannelFrontTest, HandsOnWhatAConversationsNextTurnSharesOfARequest) {
+  std::vector<int64_t> handed_on;
+  for (const int64_t tokens : {int64_t{3}, int64_t{-7}, int64_t{-2}}) {
+    pb::EngineMessage message = Submit(1);
+    if (tokens != -2) message.mutable_submit()->set_conversation_tokens(tokens);
+    ASSERT_TRUE(far_end_->Send(message).ok());
+    std::optional<FrontCommand> command;
+    while (!command.has_value()) command = front_->Next().value();
+    handed_on.push_back(std::get<SubmitCommand>(*command).spec.conversation_tokens);
+  }
+  EXPECT_EQ(handed_on, (std::vector<int64_t>{3, -1, -1})) << "what is no number of tokens says nothing";
 }
 
 TEST_F(ChannelFrontTest, ReportsTheStatusWithWhatIsKnownOfEveryStage) {

@@ -334,9 +334,9 @@ TEST(StageMemory, AStageWithBothEndsOfATiedModelHoldsTheMatrixOnce) {
 TEST(StageMemory, AKvTypeOfHalfTheBytesTakesHalfThePool) {
   const auto model = Model("qwen3-0.6b/q8_0");
   pb::StageAssignment stage = Stage(*model, 0, 14);
-  const std::vector<uint64_t> half = *KvBlockBytes(*model, stage);
+  const PoolUnits half = *PoolUnitsOf(*model, stage);
   stage.set_kv_type(pb::KV_TYPE_F32);
-  EXPECT_THAT(*KvBlockBytes(*model, stage), ElementsAre(2 * half[0]));
+  EXPECT_THAT(PoolUnitsOf(*model, stage)->blocks, ElementsAre(2 * half.blocks[0]));
 }
 
 TEST(StageMemory, RefusesChoicesThatAreNone) {
@@ -381,7 +381,7 @@ TEST(PoolSizes, AWindowBoundsWhatItsGroupCanUse) {
 
 TEST(PoolSizes, WhatFitsIsTheMostWhoseBytesDo) {
   const PoolSizes pools(Job(), WindowedModel()->hyper);
-  const std::vector<uint64_t> bytes = {10, 7};
+  const PoolUnits bytes = {.blocks = {10, 7}};
   EXPECT_EQ(pools.Bytes(100, bytes), 1700u);
   EXPECT_EQ(pools.Bytes(1000, bytes), 10000u + 7 * kWindowBlocks);
   for (const uint64_t blocks : {uint64_t{1}, uint64_t{167}, uint64_t{168}, uint64_t{169}, uint64_t{54321}}) {
@@ -389,8 +389,8 @@ TEST(PoolSizes, WhatFitsIsTheMostWhoseBytesDo) {
     EXPECT_EQ(pools.Fitting(pools.Bytes(blocks, bytes) - 1, bytes), blocks - 1);
   }
   EXPECT_EQ(pools.Fitting(16, bytes), 0u);
-  EXPECT_EQ(pools.Fitting(1 << 20, {0, 7}), uint64_t{1} << 30) << "as many as a pool can have";
-  EXPECT_EQ(pools.Fitting(~uint64_t{0}, {uint64_t{1} << 60, uint64_t{1} << 60}), 1u) << "no sum overflows";
+  EXPECT_EQ(pools.Fitting(1 << 20, {.blocks = {0, 7}}), uint64_t{1} << 30) << "as many as a pool can have";
+  EXPECT_EQ(pools.Fitting(~uint64_t{0}, {.blocks = {uint64_t{1} << 60, uint64_t{1} << 60}}), 1u) << "no sum overflows";
 }
 
 TEST(PoolSizes, WhereEveryLayerHasAWindowTheFirstGroupKeepsItsBlocks) {

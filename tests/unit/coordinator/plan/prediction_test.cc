@@ -70,6 +70,27 @@ TEST(CostModel, ALayerWithAWindowReadsAndComputesNothingOutsideOfIt) {
   EXPECT_DOUBLE_EQ(late.KvTokensIn(full), 5100);
 }
 
+TEST(CostModel, AStateIsReadAndWrittenOnceASequenceAndComputedForEveryRow) {
+  const StageSpeed speed = *SpeedOfStage(Host(), 1, 1);  // 1 GB/s, 1e9 operations in floats
+  const PartWork layer = {.state_bytes = 1e6, .state_ops = 5e5};
+  for (const double context : {1.0, 5000.0}) {
+    EXPECT_DOUBLE_EQ(LayerSeconds(layer, StepLoad::Decode(1, context), speed), 0.002);
+    EXPECT_DOUBLE_EQ(LayerSeconds(layer, StepLoad::Decode(8, context), speed), 0.016);
+    EXPECT_DOUBLE_EQ(LayerSeconds(layer, StepLoad::Chunk(64, context, false), speed), 64 * 5e5 / 1e9);
+  }
+  // The measured layer has attention: what a state takes is added to what was measured of the matrices.
+  HostFacts host = Host();
+  host.steps = {{.rows = 1, .sequences = 1, .context = 1, .threads = 1, .layer_us = 1500},
+                {.rows = 8, .sequences = 8, .context = 1, .threads = 1, .layer_us = 8700}};
+  ModelParts parts = Parts(2);
+  const PartWork measured = parts.layers[0];
+  parts.layers[1].state_bytes = 1e6;
+  parts.layers[1].state_ops = 5e5;
+  const StageCosts costs(&host, 1, &parts, &measured);
+  EXPECT_NEAR(costs.Layer(0, StepLoad::Decode(8, 1), 1), 0.0087, 1e-12);
+  EXPECT_NEAR(costs.Layer(1, StepLoad::Decode(8, 1), 1), 0.0087 + 0.016, 1e-12);
+}
+
 TEST(CostModel, StagesThatWorkAtTheSameMomentShareTheHost) {
   const HostFacts host = Host(4);
   const StageSpeed alone = *SpeedOfStage(host, 4, 1), shared = *SpeedOfStage(host, 2, 2);

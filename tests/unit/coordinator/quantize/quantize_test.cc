@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
 #include "common/gguf/gguf_writer.h"
+#include "common/model/model_description.h"
 #include "tests/testing/matchers.h"
+#include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 
@@ -109,6 +111,28 @@ TEST_F(Quantizing, RowsThatNoBlockDividesBecomeF16) {
   const QuantizePlan plan = *PlanQuantize(*file, {.matrices = TensorType::kQ8_0});
   EXPECT_EQ(TypeOf(plan, "odd.weight"), "F16");
   EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("tensor 'odd.weight' has rows of 33 weights")));
+}
+
+// And none of it is taken for damage.
+TEST_F(Quantizing, KeepsWhatDecidesMuchInLayersWithAState) {
+  for (const std::string& name : testing::TinyRecurrentArchitectureNames()) {
+    const auto options = testing::TinyArchitecture(name, TensorType::kF32, TensorType::kF32);
+    const auto file = Open(testing::TinyArchitectureModel(options));
+    const QuantizePlan plan = *PlanQuantize(*file, {.matrices = TensorType::kF16});
+    const absl::Status written = Quantize(*file, plan, {.out_path = out_, .replace = true}).status();
+    ASSERT_TRUE(written.ok()) << written;
+    const auto quantised = OpenModel(out_);
+    ASSERT_TRUE(quantised.ok()) << quantised.status();
+    const bool fused = name == "qwen3next";
+    for (const char* part : {"ssm_conv1d.weight", "ssm_a", "ssm_dt.bias", "ssm_norm.weight", "attn_norm.weight",
+                             fused ? "ssm_ba.weight" : "ssm_alpha.weight", fused ? "ssm_ba.weight" : "ssm_beta.weight",
+                             name == "qwen35" ? "ssm_a" : "ffn_gate_inp_shexp.weight"}) {
+      EXPECT_EQ(TypeOf(plan, absl::StrCat("blk.0.", part)), "F32") << part;
+    }
+    for (const char* part : {"attn_qkv.weight", "attn_gate.weight", "ssm_out.weight"}) {
+      EXPECT_EQ(TypeOf(plan, absl::StrCat("blk.0.", part)), "F16") << part;
+    }
+  }
 }
 
 TEST_F(Quantizing, RefusesToQuantiseTwiceButCopiesWhatHasTheTypeAlready) {

@@ -14,6 +14,7 @@
 #include "common/step/step.h"
 #include "coordinator/schedule/scheduler.h"
 #include "gmock/gmock.h"
+#include "tests/testing/sanitizers.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
@@ -98,6 +99,7 @@ class History {
     spec.max_new_tokens = Draw(1, longest);
     if (Chance(2)) spec.stop_tokens = {static_cast<TokenId>(random_() % kSimulatedVocabulary)};
     if (Chance(3)) spec.score_from = Draw(0, prompt);
+    if (options_.state_slots > 0 && Chance(2)) spec.conversation_tokens = Draw(0, prompt);
     if (spec.score_from >= 0 && Chance(2)) spec.max_new_tokens = 0;
     if (tenants_ > 1) {
       spec.tenant = absl::StrCat("tenant ", random_() % static_cast<uint32_t>(tenants_));
@@ -222,6 +224,10 @@ class History {
     for (size_t group = 0; group < options_.group_blocks.size(); ++group) {
       EXPECT_EQ(scheduler_.blocks().used(group), 0);
     }
+    EXPECT_EQ(scheduler_.blocks().slots().used(), 0);
+    if (!options_.prefix_caching) {
+      EXPECT_EQ(scheduler_.blocks().slots().free(), options_.state_slots);
+    }
     EXPECT_FALSE(scheduler_.Next().has_value()) << "a micro-batch for the sake of frees";
     ASSERT_TRUE(scheduler_.Add({.id = next_id_, .prompt = {1}, .max_new_tokens = 0, .score_from = 0}).ok());
     ASSERT_TRUE(stages_.Run(scheduler_.Next().value()).ok());
@@ -267,8 +273,9 @@ std::string Describe(const SchedulerOptions& o) {
   return absl::StrCat(PolicyName(o.policy), ", ", NameOf(kChunkings, o.chunking), ", gap ", o.slo_itl_s, ", seqs ",
                       o.max_num_seqs, ", budget ", o.max_num_batched_tokens, ", chunk ", o.prefill_chunk, ", block ",
                       o.block_tokens, ", blocks ", absl::StrJoin(o.group_blocks, " "), ", windows ",
-                      absl::StrJoin(o.group_windows, " "), ", context ", o.context, ", micro-batches ", o.micro_batches,
-                      ", open ", o.max_open_tokens, o.prefix_caching ? ", prefix cache" : "");
+                      absl::StrJoin(o.group_windows, " "), ", slots ", o.state_slots, " of ", o.state_blocks,
+                      " blocks, context ", o.context, ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens,
+                      o.prefix_caching ? ", prefix cache" : "");
 }
 
 struct Histories {
@@ -281,7 +288,8 @@ struct Histories {
 };
 struct Totals {
   uint64_t preemptions = 0;  // for want of blocks
-  int64_t caching = 0, hits = 0, released = 0;
+  int64_t caching = 0, hits = 0, stateless = 0, released = 0;
+  int64_t copied_states = 0, shared_states = 0;
   int shrunk_chunks = 0;
 };
 
@@ -300,7 +308,10 @@ Totals RunHistories(const Histories& of) {
     if (seed % 3 != 1) totals.preemptions += history.counters().preemptions;
     totals.caching += options.prefix_caching ? 1 : 0;
     totals.hits += history.counters().prefix_hits;
+    totals.stateless += history.counters().prefix_stateless;
     totals.released += history.stages().released();
+    totals.copied_states += history.stages().copied_states();
+    totals.shared_states += history.stages().shared_states();
     totals.shrunk_chunks += history.shrunk_chunks();
   }
   return totals;
@@ -347,6 +358,28 @@ TEST(SchedulerHistories, WithWindowsEverySequenceHasTheAnswerItHasAlone) {
   EXPECT_GT(totals.preemptions, 500u / 4) << "the pools were too large to prove anything";
   EXPECT_GT(totals.hits, 10 * 500 / 2) << "rows of 10 sequences that were not computed twice";
   EXPECT_GT(totals.released, 10 * 500) << "of 10 sequences";
+}
+
+// Slots from as many as sequences at once to some more, states of one to a few blocks; every third history has windows,
+// too. 10,000 sequences in all.
+TEST(SchedulerHistories, WithStatesEverySequenceHasTheAnswerItHasAlone) {
+  const auto with_states = [](std::mt19937& random, uint32_t seed, SchedulerOptions* options) {
+    options->state_slots = static_cast<int32_t>(options->max_num_seqs + random() % 8);
+    options->state_blocks = static_cast<int32_t>(1 + random() % 6);
+    options->prefix_caching = seed % 4 > 0;
+    if (seed % 3 > 0) return;
+    options->group_windows.assign(options->group_blocks.size(), 0);
+    const int64_t window = 1 + static_cast<int64_t>(random() % 12);
+    options->group_windows.push_back(window);
+    options->group_blocks.push_back(
+        static_cast<int32_t>(MostBlocksSeen(1, window, options->block_tokens) + static_cast<int64_t>(random() % 12)));
+  };
+  const Totals totals = RunHistories({.count = testing::kSlow ? 50 : 500, .arrivals = 20, .change = with_states});
+  EXPECT_GT(totals.preemptions, testing::kSlow ? 10 : 100) << "the pools were too large to prove anything";
+  EXPECT_GT(totals.hits, 5 * totals.caching) << "rows of 20 sequences that were not computed twice";
+  EXPECT_GT(totals.stateless, 5 * totals.caching) << "rows whose K and V were there in vain";
+  EXPECT_GT(totals.copied_states, 5 * totals.caching) << "slices behind a snapshot";
+  EXPECT_GT(2 * totals.shared_states, totals.caching) << "slices behind another sequence's";
 }
 
 // Prompts so long, and attention so dear, that chunks shrink; micro-batches of any size beside them.

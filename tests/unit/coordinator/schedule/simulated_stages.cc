@@ -74,6 +74,7 @@ SimulatedStages::SimulatedStages(const SchedulerOptions& options)
   for (const int32_t blocks : options.group_blocks) {
     pools_.emplace_back(static_cast<size_t>(blocks) * options.block_tokens);
   }
+  states_.resize(static_cast<size_t>(options.state_slots));
 }
 
 absl::StatusOr<StepResult> SimulatedStages::Run(const MicroBatch& batch) {
@@ -82,6 +83,7 @@ absl::StatusOr<StepResult> SimulatedStages::Run(const MicroBatch& batch) {
   if (batch.rows() > options_.max_num_batched_tokens) return Refuse(batch.rows(), " rows are over the budget");
   if (batch.slices.size() > static_cast<size_t>(options_.max_num_seqs)) return Refuse("too many slices");
   RETURN_IF_ERROR(ApplyControl(batch));
+  RETURN_IF_ERROR(CheckStates(batch));
   StepResult result{.number = batch.number};
   std::set<SequenceId> seen;
   for (const SequenceSlice& slice : batch.slices) {
@@ -164,6 +166,7 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
   RETURN_IF_ERROR(TakeBlocks(slice, sequence));
   const int64_t end = slice.start + slice.count;
   if (end > static_cast<int64_t>(sequence.tokens.size())) return Refuse("row ", end - 1, " has no known token");
+  RETURN_IF_ERROR(RunState(slice, sequence));
   TargetLogprobs scores{.sequence = slice.sequence, .start = slice.start};
   for (int32_t i = 0; i < slice.count; ++i) {
     const int64_t position = slice.start + i;
@@ -239,6 +242,45 @@ absl::Status SimulatedStages::TakeBlocks(const SequenceSlice& slice, Open& seque
     if (blocks > (seen - 1) / options_.block_tokens + 2) return Refuse(blocks, " blocks for ", seen, " positions");
     most_blocks_[group] = std::max(most_blocks_[group], blocks);
   }
+  return absl::OkStatus();
+}
+
+// A slot that a slice writes is named by no other.
+absl::Status SimulatedStages::CheckStates(const MicroBatch& batch) const {
+  for (const SequenceSlice& slice : batch.slices) {
+    if (states_.empty()) {
+      if (slice.state_read == kNoSlot && slice.state_write == kNoSlot) continue;
+      return Refuse("sequence ", slice.sequence, " names a slot of a model without states");
+    }
+    for (const SequenceSlice& other : batch.slices) {
+      if (&other == &slice || (other.state_read != slice.state_write && other.state_write != slice.state_write))
+        continue;
+      return Refuse("slot ", slice.state_write, " is written by sequence ", slice.sequence, " and named by ",
+                    other.sequence);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedStages::RunState(const SequenceSlice& slice, const Open& sequence) {
+  if (states_.empty()) return absl::OkStatus();
+  const auto exists = [&](SlotId slot) { return slot >= 0 && slot < static_cast<SlotId>(states_.size()); };
+  if (!exists(slice.state_write)) return Refuse("slot ", slice.state_write, " does not exist");
+  if ((slice.start == 0) != (slice.state_read == kNoSlot))
+    return Refuse("row ", slice.start, " reads ", slice.state_read);
+  if (slice.start > 0) {
+    if (!exists(slice.state_read)) return Refuse("slot ", slice.state_read, " does not exist");
+    const State& read = states_[static_cast<size_t>(slice.state_read)];
+    if (read.rows != slice.start || read.prefix != Hash({sequence.tokens.data(), static_cast<size_t>(slice.start)})) {
+      return Refuse("slot ", slice.state_read, " holds the state of ", read.rows, " rows of sequence ", read.sequence,
+                    ", read for row ", slice.start, " of ", slice.sequence);
+    }
+    copied_states_ += slice.state_read != slice.state_write ? 1 : 0;
+    shared_states_ += read.sequence != slice.sequence ? 1 : 0;
+  }
+  const int64_t end = slice.start + slice.count;
+  states_[static_cast<size_t>(slice.state_write)] = {
+      .rows = end, .prefix = Hash({sequence.tokens.data(), static_cast<size_t>(end)}), .sequence = slice.sequence};
   return absl::OkStatus();
 }
 

@@ -5,7 +5,8 @@
 // deltas that travel, every slot of the pool remembers whose row was written there, and the "model" is a hash of the
 // tokens found through the block table. A scheduler that gives a block away too early, forgets a row or hands it out
 // twice, is caught or yields a different text; so is one that keeps more blocks of a group with a window than this can
-// use.
+// use. A slot of recurrent states remembers the tokens that it is the state of: a slice that reads another sequence's,
+// or those of other rows, is caught, and so is a slot that one slice writes and another names.
 
 #include <cstdint>
 #include <map>
@@ -48,8 +49,16 @@ class SimulatedStages {
   // Most blocks of the group that a sequence had at once, and those that any gave back while it went on.
   int64_t most_blocks(size_t group) const { return most_blocks_[group]; }
   int64_t released() const { return released_; }
+  // Slices that read a slot and wrote another, and that read what another sequence wrote.
+  int64_t copied_states() const { return copied_states_; }
+  int64_t shared_states() const { return shared_states_; }
 
  private:
+  struct State {
+    int64_t rows = 0;  // 0: never written
+    uint64_t prefix = 0;
+    SequenceId sequence = 0;  // who wrote it
+  };
   struct Slot {
     uint64_t opening = 0;  // 0: never written
     int64_t position = 0;
@@ -72,6 +81,8 @@ class SimulatedStages {
   absl::Status RunSlice(const SequenceSlice& slice, StepResult& result);
   absl::Status ReleaseBlocks(const SequenceSlice& slice, Open& sequence);
   absl::Status TakeBlocks(const SequenceSlice& slice, Open& sequence);
+  absl::Status CheckStates(const MicroBatch& batch) const;
+  absl::Status RunState(const SequenceSlice& slice, const Open& sequence);
   void GiveBack(size_t group, BlockId block);
   int64_t FirstSeen(size_t group, int64_t row) const;  // position
   Slot& SlotOf(const Open& sequence, size_t group, int64_t position);
@@ -86,6 +97,8 @@ class SimulatedStages {
   uint64_t openings_ = 0;
   std::vector<int64_t> most_blocks_;  // [groups]
   int64_t released_ = 0;
+  std::vector<State> states_;
+  int64_t copied_states_ = 0, shared_states_ = 0;
 };
 
 }  // namespace stagecoach

@@ -211,6 +211,7 @@ TEST_F(JournalTest, SubmitsAgainWithTheTokensSoFar) {
   GenerationRequest request = Journaled({1, 2}, 10, {99});
   request.tenant = "ann";
   request.weight = 2.5;
+  request.conversation_tokens = 1;
   request.priority_class = PriorityClass::kInteractive;
   const RequestId id = Add(request);
   ASSERT_TRUE(journal_.RecordTokens(Tokens(id, 2, {7, 8})).ok());
@@ -224,6 +225,7 @@ TEST_F(JournalTest, SubmitsAgainWithTheTokensSoFar) {
   EXPECT_EQ(submission.sampling().logit_bias(0).bias(), -1.5f);
   EXPECT_EQ(submission.tenant(), "ann");
   EXPECT_EQ(submission.weight(), 2.5);
+  EXPECT_EQ(submission.conversation_tokens(), 1);
   EXPECT_EQ(submission.priority_class(), 0);
   EXPECT_FALSE(submission.score_prompt());
 }
@@ -233,6 +235,7 @@ TEST_F(JournalTest, AsksOnlyForTheScoresThatAreMissing) {
   request.score_from = 2;  // rows 1 to 4
   const RequestId id = Add(request);
   EXPECT_TRUE(journal_.Submission(id).score_prompt());
+  EXPECT_FALSE(journal_.Submission(id).has_conversation_tokens());
   EXPECT_EQ(journal_.Submission(id).score_from(), 2);
 
   auto event = journal_.RecordTokens(Scores(id, 0, {0, -1, -2}));

@@ -54,6 +54,10 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
     options.scheduler.group_blocks = {34, 30};
     options.scheduler.group_windows = {0, 100};
   }
+  if (stages == 4) {
+    options.scheduler.state_slots = 15;  // of 12 sequences
+    options.scheduler.state_blocks = 3;
+  }
   options.scheduler.context = 34 * 32;
   options.scheduler.prefix_caching = stages != 2;  // what is preempted finds its own blocks
   SimOutcome outcome;
@@ -72,6 +76,9 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
   EXPECT_GT(was.preemptions, 0u);
   EXPECT_EQ(job.status.counters.prefix_hits, was.prefix_hits);
   EXPECT_EQ(was.prefix_hits > 0, stages != 2);
+  EXPECT_EQ(job.status.counters.prefix_stateless, was.prefix_stateless);
+  EXPECT_EQ(was.prefix_stateless > 0, stages == 4);
+  EXPECT_EQ(records.back().slices.back().state_write != kNoSlot, stages == 4);
   // A micro-batch is handed out at the time of what it waited for: the coordinator's turn is not part of the replay.
   EXPECT_NEAR(job.status.bubble, outcome.jobs[0].bubble, 0.02);
   EXPECT_NEAR(job.status.bubble_floor, outcome.jobs[0].bubble_floor, 0.02);

@@ -68,6 +68,8 @@ class Pcre2Oracle {
 #define WHITESPACE "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define QWEN_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" WHITESPACE
 constexpr char kQwen2Pattern[] = CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" QWEN_REST;
+constexpr char kQwen35Pattern[] =
+    CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" WHITESPACE;
 constexpr char kLlamaBpePattern[] = CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" QWEN_REST;
 constexpr char kGpt2Pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)";
 
@@ -188,6 +190,7 @@ std::vector<std::string> SplitOneAfterTheOther(const std::vector<std::unique_ptr
 TEST(PreTokenizer, SplitsLikePcre2) {
   const std::pair<PreTokenizer, std::vector<std::string>> kinds[] = {
       {PreTokenizer::kQwen2, {kQwen2Pattern}},
+      {PreTokenizer::kQwen35, {kQwen35Pattern}},
       {PreTokenizer::kLlamaBpe, {kLlamaBpePattern}},
       {PreTokenizer::kGpt2, {kGpt2Pattern}},
       {PreTokenizer::kGpt4o, {kGpt4oPattern}},
@@ -213,6 +216,13 @@ TEST(PreTokenizer, SplitsLikePcre2) {
   }
 }
 
+// Thai and Hindi have vowel signs that are marks: words of their texts stay whole.
+TEST(PreTokenizer, OfQwen35KeepsMarksInWords) {
+  EXPECT_THAT(Split(PreTokenizer::kQwen35, "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u0928\u093e\u092e!\u0301"),
+              ElementsAre("\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35", " \u0928\u093e\u092e", "!\u0301"));
+  EXPECT_THAT(Split(PreTokenizer::kQwen2, "\u0928\u093e\u092e"), ElementsAre("\u0928", "\u093e\u092e"));
+}
+
 TEST(PreTokenizer, TakesInvalidBytesAsOneCharacterEach) {
   EXPECT_THAT(Split(PreTokenizer::kQwen2, "a\xFF\xC3 b"), ElementsAre("a", "\xFF\xC3", " b"));
   EXPECT_THAT(Split(PreTokenizer::kQwen2, "a\377b"), ElementsAre("a", "\377b"));
@@ -228,6 +238,7 @@ TEST(PreTokenizer, KnowsTheNamesThatConvertersWrite) {
   };
   EXPECT_EQ(kind_of("qwen2"), PreTokenizer::kQwen2);
   EXPECT_EQ(kind_of("deepseek-r1-qwen"), PreTokenizer::kQwen2);
+  EXPECT_EQ(kind_of("qwen35"), PreTokenizer::kQwen35);
   EXPECT_EQ(kind_of("llama-v3"), PreTokenizer::kLlamaBpe);
   EXPECT_EQ(kind_of("pixtral"), PreTokenizer::kLlamaBpe);
   EXPECT_EQ(kind_of("glm4"), PreTokenizer::kLlamaBpe);
@@ -259,8 +270,8 @@ TEST(PreTokenizer, TakesTimeInProportionToTheText) {
                                        " \n\t", "中A", "\x01 ", "! ", "a1", "\u2003"}) {
     texts.push_back(repeated(unit));
   }
-  for (const char* name : {"qwen2", "llama-bpe", "gpt-2", "starcoder", "gpt-4o", "tekken", "kimi-k2", "deepseek-v3",
-                           "deepseek-llm", "deepseek-coder"}) {
+  for (const char* name : {"qwen2", "qwen35", "llama-bpe", "gpt-2", "starcoder", "gpt-4o", "tekken", "kimi-k2",
+                           "deepseek-v3", "deepseek-llm", "deepseek-coder"}) {
     for (const std::string& text : texts) {
       PieceCutter cutter(PreTokenizerByName(name)->kind, text);
       size_t bytes = 0;

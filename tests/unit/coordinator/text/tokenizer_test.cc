@@ -377,6 +377,22 @@ TEST(EndOfGeneration, HoldsEveryTokenThatEndsSomething) {
   EXPECT_THAT(testing::OpenFileOrDie(testing::DemoModelPath())->end_of_generation(), ElementsAre(4093, 4095));
 }
 
+// Whose files name one of them, as the end, and the other as a beginning that is never added.
+TEST(EndOfGeneration, IsEitherOfTwoTokensForQwen35) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const TokenId text_end = toy.Add("<|endoftext|>", 3), im_start = toy.Add("<|im_start|>", 3);
+  const TokenId im_end = toy.Add("<|im_end|>", 3), pad = toy.Add("<|vision_pad|>", 3);
+  toy.Add("<think>", 4);
+  GgufWriter file = toy.File("gpt2", "qwen35");
+  file.Set("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(im_end));
+  file.Set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(text_end));
+  file.Set("tokenizer.ggml.padding_token_id", static_cast<uint32_t>(pad));
+  file.Set("tokenizer.ggml.add_bos_token", false);
+  const auto tokenizer = OpenOrDie(file);
+  EXPECT_THAT(tokenizer->end_of_generation(), ElementsAre(text_end, im_end));
+  EXPECT_THAT(tokenizer->Encode("<|im_start|>hello", true, true), ElementsAre(im_start, 259));
+}
+
 TEST(EndOfGeneration, LeavesOutTheEndOfOneMessageForGptOss) {
   ToyVocabulary toy = testing::ToyBytePairs();
   const TokenId end = toy.Add("<|end|>", 3), returned = toy.Add("<|return|>", 3);

@@ -79,6 +79,17 @@ TEST(KernelCheck, NoticesARowKernelThatLeavesOutTheEnd) {
   EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("add: element ")));
 }
 
+TEST(KernelCheck, NoticesADeltaRuleThatForgetsToForget) {
+  Kernels broken = Scalar();
+  broken.delta_rule = [](const DeltaSpan& span) {
+    const std::vector<float> ones(static_cast<size_t>(span.rows), 1.0f);
+    DeltaSpan kept = span;
+    kept.decay = ones.data();
+    Scalar().delta_rule(kept);
+  };
+  EXPECT_THAT(CheckKernels(broken).differences, ElementsAre(HasSubstr("delta_rule: element ")));
+}
+
 TEST(KernelCheck, NoticesSamplingKernelsThatAreWrongOnlyAtTheEndOfARow) {
   static const SamplingKernels& sampling = *Scalar().sampling;
   SamplingKernels wrong = sampling;

@@ -102,6 +102,24 @@ TEST(FixedSigmoid, HasTheLimitsOfTheFunction) {
   EXPECT_TRUE(std::isnan(FixedSigmoid(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(FixedSoftplus, StaysWithinTwoUnitsOfTheLastPlace) {
+  double worst = 0;
+  for (uint64_t i = 0; i < 200000; ++i) {
+    const float x = static_cast<float>(200 * UniformAt(77, i) - 100);
+    const double exact = x > 0 ? x + std::log1p(std::exp(-static_cast<double>(x))) : std::log1p(std::exp(x * 1.0));
+    worst = std::max(worst, UlpError(FixedSoftplus(x), exact));
+  }
+  EXPECT_LE(worst, 2.0);
+}
+
+TEST(FixedSoftplus, HasTheLimitsOfTheFunction) {
+  EXPECT_EQ(FixedSoftplus(0.0f), 0.6931472f);
+  EXPECT_EQ(FixedSoftplus(kInfinity), kInfinity);
+  EXPECT_EQ(FixedSoftplus(-kInfinity), 0.0f);
+  EXPECT_EQ(FixedSoftplus(3e38f), 3e38f);
+  EXPECT_TRUE(std::isnan(FixedSoftplus(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(FixedSinCos, IsExactToTwelveDigitsForAnglesUpToAMillion) {
   double worst = 0;
   for (uint64_t i = 0; i < 200000; ++i) {

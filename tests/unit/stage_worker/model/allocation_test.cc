@@ -86,11 +86,13 @@ class StepMemory : public ::testing::TestWithParam<Case> {
                       : testing::WriteTinyArchitecture(path, testing::TinyArchitecture(architecture, options.type)))
             .value();
     windows_ = model->hyper.group_windows();
+    recurrent_ = model->hyper.recurrent();
     const StageConfig config = {.last_layer = model->hyper.layer_count(),
                                 .owns_embedding = true,
                                 .owns_head = true,
                                 .block_tokens = kBlockTokens,
                                 .group_blocks = std::vector<int32_t>(windows_.size(), 64),
+                                .state_slots = recurrent_ ? static_cast<int32_t>(kSequences) : 0,
                                 .group_windows = windows_,
                                 .threads = GetParam().threads,
                                 .context = 512,
@@ -107,6 +109,10 @@ class StepMemory : public ::testing::TestWithParam<Case> {
     slice.start = rows_[sequence];
     slice.count = count;
     slice.sample = sample;
+    if (recurrent_) {
+      slice.state_write = static_cast<SlotId>(sequence);
+      slice.state_read = slice.start == 0 ? kNoSlot : slice.state_write;
+    }
     for (int32_t i = 0; i < count; ++i) slice.tokens.push_back((slice.start + i) * 7 % 300);
     for (const int64_t window : windows_) {
       slice.released_blocks.push_back(static_cast<int32_t>(FirstPlaceSeen(slice.start, window, kBlockTokens)));
@@ -157,6 +163,7 @@ class StepMemory : public ::testing::TestWithParam<Case> {
   MicroBatch batch_;
   StepResult result_;             // as the stage loop does, one for all steps
   std::vector<int64_t> windows_;  // [groups]
+  bool recurrent_ = false;        // each sequence has the state slot of its number
   int64_t released_ = 0;
   int32_t rows_[kSequences] = {}, blocks_[kSequences] = {};
   BlockId next_block_ = 0;
@@ -191,7 +198,8 @@ INSTANTIATE_TEST_SUITE_P(Models, StepMemory,
                                            Case{TensorType::kF32, 1, "gpt-oss"}, Case{TensorType::kQ8_0, 2, "gpt-oss"},
                                            Case{TensorType::kQ8_0, 1, "deepseek2"},
                                            Case{TensorType::kQ8_0, 2, "deepseek2"},
-                                           Case{TensorType::kQ8_0, 2, "gemma3"}),
+                                           Case{TensorType::kQ8_0, 2, "gemma3"}, Case{TensorType::kF32, 1, "qwen35"},
+                                           Case{TensorType::kQ8_0, 2, "qwen35moe"}),
                          [](const auto& info) {
                            std::string name = std::string(GetTensorType(info.param.type).name) + "With" +
                                               std::to_string(info.param.threads) + "Threads";
@@ -289,13 +297,49 @@ TEST(StageMemory, IsWhatThePlannerCountsForLayersThatDiffer) {
   }
 }
 
+// Of delta nets and of gated attention, alone and beside each other.
+TEST(StageMemory, OfRecurrentLayersIsWhatThePlannerCounts) {
+  const testing::TempDir dir;
+  for (const TensorType type : {TensorType::kF32, TensorType::kQ8_0}) {
+    const auto model =
+        OpenModel(testing::WriteTinyArchitecture(dir.File("m.gguf"), testing::TinyArchitecture("qwen35moe", type)))
+            .value();
+    for (const auto& [first, last] : {std::pair(0, 2), std::pair(2, 3), std::pair(1, 4)}) {
+      const StepLimits limits = {.max_rows = 40,
+                                 .max_slices = 8,
+                                 .context = 512,
+                                 .threads = 3,
+                                 .bf16_dot = SelectKernels("auto").value()->bf16_dot};
+      const StageConfig config = {.first_layer = first,
+                                  .last_layer = last,
+                                  .group_blocks = {16},
+                                  .state_slots = 2,
+                                  .threads = limits.threads,
+                                  .context = limits.context,
+                                  .max_rows = limits.max_rows,
+                                  .max_slices = limits.max_slices};
+      StageCounters counters;
+      const int64_t before = aligned_bytes;
+      const auto stage = StageModel::Load(model, config, &counters).value();
+      const uint64_t counted = ScratchSizesOf(*model, first, last, false, limits).bytes();
+      EXPECT_EQ(aligned_bytes - before, static_cast<int64_t>(counted + sizeof(Gang))) << first << " to " << last;
+      EXPECT_EQ(stage->scratch_bytes(), counted);
+    }
+  }
+}
+
 // Of layers of experts, with a shared unit and without one, and with more rows than are computed at once.
 TEST(StageMemory, OfExpertsIsWhatThePlannerCounts) {
-  for (const int64_t shared : {0, 256}) {
+  for (const auto& [shared, gated] : {std::pair(0, false), std::pair(256, false), std::pair(256, true)}) {
     for (const int32_t max_rows : {1, 40, 3000}) {
       ExpertShape shape;
       shape.hidden = 256;
-      shape.ffn = {.kind = FfnKind::kExperts, .width = 256, .experts = 6, .experts_used = 2, .shared_width = shared};
+      shape.ffn = {.kind = FfnKind::kExperts,
+                   .width = 256,
+                   .experts = 6,
+                   .experts_used = 2,
+                   .shared_width = shared,
+                   .shared_gated = gated};
       shape.gate = TensorType::kQ4_K;
       shape.down = TensorType::kBF16;
       const ExpertRig rig(shape, *SelectKernels("auto").value());

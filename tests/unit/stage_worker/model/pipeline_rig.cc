@@ -19,12 +19,18 @@ std::string TwinIsa() {
 PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const RigOptions& options)
     : model_(std::move(model)), block_tokens_(options.block_tokens) {
   const int32_t blocks = 4096 / options.block_tokens;
-  for (int i = 0; i < options.stages; ++i) {
+  const int64_t layers = model_->hyper.layer_count();
+  std::vector<int64_t> begins = {0};
+  begins.insert(begins.end(), options.cuts.begin(), options.cuts.end());
+  for (int i = 1; i < options.stages; ++i) begins.push_back(layers * i / options.stages);
+  begins.push_back(layers);
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
     StageConfig config;
-    config.first_layer = model_->hyper.layer_count() * i / options.stages;
-    config.last_layer = model_->hyper.layer_count() * (i + 1) / options.stages;
+    config.first_layer = begins[i];
+    config.last_layer = begins[i + 1];
     config.owns_embedding = i == 0;
-    config.owns_head = i == options.stages - 1;
+    config.owns_head = config.last_layer == layers;
+    config.state_slots = model_->hyper.recurrent() ? kStateSlots : 0;
     config.block_tokens = options.block_tokens;
     config.group_blocks.assign(static_cast<size_t>(model_->hyper.block_groups()), 2 * blocks);
     config.group_blocks.back() = blocks;
@@ -38,6 +44,7 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     counters_.push_back(std::make_unique<StageCounters>());
     stages_.push_back(StageModel::Load(model_, config, counters_.back().get()).value());
   }
+  for (SlotId slot = 0; model_->hyper.recurrent() && slot < kStateSlots; ++slot) free_slots_.push_back(slot);
   // Handed out in an order in which neighbours in a sequence are not neighbours in the pool, another one in each group.
   // The last group's pool has none of the blocks of the other groups' tables, so that reading the wrong table shows.
   for (int32_t group = 0; group < model_->hyper.block_groups(); ++group) {
@@ -56,14 +63,45 @@ SequenceId PipelineRig::Open(const std::vector<TokenId>& prompt, const SamplingP
 void PipelineRig::Reopen(SequenceId sequence, const std::vector<TokenId>& prompt, const SamplingParams& sampling,
                          const std::vector<TokenId>& output) {
   batch_.open.push_back({.sequence = sequence, .prompt = prompt, .output = output, .sampling = sampling});
-  sequences_[sequence].tables.resize(free_blocks_.size());
+  sequences_[sequence] = {.tables = BlockLists(free_blocks_.size()), .next_state = TakeSlot()};
+}
+
+SlotId PipelineRig::TakeSlot() {
+  if (!model_->hyper.recurrent()) return kNoSlot;
+  const SlotId slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
+SlotId PipelineRig::KeepState(SequenceId sequence) {
+  sequences_.at(sequence).next_state = TakeSlot();
+  return sequences_.at(sequence).state;
+}
+
+SequenceId PipelineRig::OpenBehind(SequenceId other, int32_t rows, SlotId state, const std::vector<TokenId>& prompt,
+                                   const SamplingParams& sampling) {
+  const SequenceId sequence = Open(prompt, sampling);
+  Sequence& opened = sequences_.at(sequence);
+  opened.rows = rows;
+  opened.shared = static_cast<size_t>(rows / block_tokens_);
+  opened.state = state;
+  for (size_t group = 0; group < opened.tables.size(); ++group) {
+    const std::vector<BlockId>& table = sequences_.at(other).tables[group];
+    opened.tables[group].assign(table.begin(), table.begin() + static_cast<int64_t>(opened.shared));
+  }
+  batch_.open.back().shared_blocks = opened.tables;
+  batch_.open.back().shared_rows = rows;
+  return sequence;
 }
 
 void PipelineRig::Close(SequenceId sequence) {
-  const BlockLists& tables = sequences_.at(sequence).tables;
-  for (size_t group = 0; group < tables.size(); ++group) {
-    free_blocks_[group].insert(free_blocks_[group].end(), tables[group].begin(), tables[group].end());
+  const Sequence& closed = sequences_.at(sequence);
+  for (size_t group = 0; group < closed.tables.size(); ++group) {
+    const std::vector<BlockId>& table = closed.tables[group];
+    free_blocks_[group].insert(free_blocks_[group].end(), table.begin() + static_cast<int64_t>(closed.shared),
+                               table.end());
   }
+  if (closed.next_state != kNoSlot) free_slots_.push_back(closed.next_state);
   sequences_.erase(sequence);
   batch_.free.push_back(sequence);
 }
@@ -76,7 +114,10 @@ void PipelineRig::Feed(SequenceId sequence, const std::vector<TokenId>& tokens, 
                       .count = static_cast<int32_t>(tokens.size()),
                       .tokens = tokens,
                       .sample = sample,
-                      .targets = targets};
+                      .targets = targets,
+                      .state_read = state.state,
+                      .state_write = state.next_state};
+  state.state = state.next_state;
   state.rows += slice.count;
   while (static_cast<int32_t>(state.tables[0].size()) * block_tokens_ < state.rows) {
     slice.new_blocks.resize(free_blocks_.size());

@@ -1,7 +1,8 @@
 #ifndef STAGECOACH_TESTS_UNIT_STAGE_MODEL_PIPELINE_RIG_H_
 #define STAGECOACH_TESTS_UNIT_STAGE_MODEL_PIPELINE_RIG_H_
 
-// Stages chained in one process, hidden states handed on in memory, and a block table for every sequence.
+// Stages chained in one process, hidden states handed on in memory, and a block table for every sequence; of a model
+// with recurrent layers a state slot, too.
 
 #include <cstdint>
 #include <memory>
@@ -20,7 +21,8 @@ namespace stagecoach::testing {
 std::string TwinIsa();
 
 struct RigOptions {
-  int stages = 1;
+  int stages = 1;             // of about as many layers each,
+  std::vector<int64_t> cuts;  // or cut before these layers
   int threads = 1;
   int32_t block_tokens = 32;
   KvType kv_type = KvType::kF16;
@@ -32,6 +34,7 @@ class PipelineRig {
  public:
   static constexpr int32_t kMaxRows = 96;
   static constexpr int32_t kMaxSlices = 48;
+  static constexpr int32_t kStateSlots = kMaxSlices + 4;
 
   PipelineRig(std::shared_ptr<const ModelDescription> model, const RigOptions& options);
 
@@ -41,6 +44,11 @@ class PipelineRig {
   void Reopen(SequenceId sequence, const std::vector<TokenId>& prompt, const SamplingParams& sampling = {},
               const std::vector<TokenId>& output = {});
   void Close(SequenceId sequence);
+  // Keeps the state of a sequence's rows so far: its next ones write another slot.
+  SlotId KeepState(SequenceId sequence);
+  // A sequence that begins behind `rows` rows of another one, whole blocks, whose state that slot keeps.
+  SequenceId OpenBehind(SequenceId other, int32_t rows, SlotId state, const std::vector<TokenId>& prompt,
+                        const SamplingParams& sampling = {});
   void Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample,
             const std::vector<TokenId>& targets = {});
 
@@ -62,14 +70,18 @@ class PipelineRig {
  private:
   struct Sequence {
     int32_t rows = 0;
-    BlockLists tables;  // [groups]
+    BlockLists tables;                             // [groups]
+    size_t shared = 0;                             // blocks of each that are another sequence's
+    SlotId state = kNoSlot, next_state = kNoSlot;  // what its next rows read and write
   };
+  SlotId TakeSlot();
 
   const std::shared_ptr<const ModelDescription> model_;
   const int32_t block_tokens_;
   std::vector<std::unique_ptr<StageCounters>> counters_;
   std::vector<std::unique_ptr<StageModel>> stages_;
   BlockLists free_blocks_;  // [groups]
+  std::vector<SlotId> free_slots_;
   absl::flat_hash_map<SequenceId, Sequence> sequences_;
   SequenceId next_sequence_ = 1;
   MicroBatch batch_;

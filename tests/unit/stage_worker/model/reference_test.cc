@@ -20,6 +20,9 @@ namespace {
 constexpr double kFloatBound = 1e-5;
 constexpr double kInt8Bound = 0.08;        // activations are rounded to eight bits
 constexpr double kLatentInt8Bound = 0.09;  // so are those of Wq_b, Wk_b and Wv_b, one behind the other
+// States of delta nets carry roundings from row to row.
+constexpr double kRecurrentFloatBound = 2e-5;
+constexpr double kRecurrentInt8Bound = 0.14;
 // A choice between experts that is closer than this may fall otherwise in float, and then everything differs.
 constexpr double kLeastChoiceMargin = 2e-5;
 // One that is clearer than this is the same with rounded activations.
@@ -46,7 +49,16 @@ void ExpectAgrees(const std::string& path, const std::vector<TokenId>& tokens, d
   }
 }
 
-void ExpectAgrees(const TinyArchitectureOptions& options, double bound = kFloatBound, int stages = 2) {
+double FloatBound(const TinyArchitectureOptions& options) {
+  return options.delta_value_heads > 0 ? kRecurrentFloatBound : kFloatBound;
+}
+
+double Int8Bound(const TinyArchitectureOptions& options) {
+  if (options.delta_value_heads > 0) return kRecurrentInt8Bound;
+  return options.kv_rank > 0 ? kLatentInt8Bound : kInt8Bound;
+}
+
+void ExpectAgrees(const TinyArchitectureOptions& options, double bound, int stages = 2) {
   SCOPED_TRACE(options.architecture);
   const TempDir dir;
   ExpectAgrees(WriteTinyArchitecture(dir.File("m.gguf"), options), SampleTokens(kSampleTokens, options.vocab), bound,
@@ -186,6 +198,26 @@ std::vector<VariantGroup> VariantGroups() {
         {"no biases of q, k and v", [](auto* o) { o->qkv_biases = false; }}}},
       {Of({"gemma2"}), {{"caps that no key names", [](auto* o) { o->attention_cap = o->logit_cap = 0; }}}},
       {Of({"gemma3"}), {{"its own base in windows", [](auto* o) { o->freq_base_windowed = 3e4; }}}},
+      // The numbers of heads stay such that which key head a value head goes with shows.
+      {Of({"qwen35", "qwen35moe", "qwen3next"}),
+       {{"attention first",
+         [](auto* o) {
+           o->recurrent = {false, true, true, false};
+         }},
+        {"a delta net in every second layer", [](auto* o) { o->interval = 2, o->seed = 8; }},
+        {"three key heads", [](auto* o) { o->delta_key_heads = 3; }},
+        {"as many key heads as value heads", [](auto* o) { o->delta_key_heads = o->delta_value_heads; }},
+        {"heads of 16", [](auto* o) { o->delta_head_dim = 16; }},
+        {"heads of 64", [](auto* o) { o->delta_head_dim = 64, o->delta_key_heads = 2, o->delta_value_heads = 4; }},
+        {"heads of 50", [](auto* o) { o->delta_head_dim = 50; }},
+        {"two taps", [](auto* o) { o->conv_kernel = 2, o->seed = 8; }},
+        {"eight taps", [](auto* o) { o->conv_kernel = 8; }},
+        {"beta and alpha in F16", [](auto* o) { o->delta_type = TensorType::kF16; }},
+        {"q, k and v of attention fused", [](auto* o) { o->fused_qkv = true; }}}},
+      {Of({"qwen3next"}),
+       {{"q, k, v and z fused", [](auto* o) { o->fused_in = true; }},
+        {"q, k, v and z of three key heads fused", [](auto* o) { o->fused_in = true, o->delta_key_heads = 3; }}}},
+      {Of({"qwen35moe", "qwen3next"}), {{"no shared expert", [](auto* o) { o->shared_experts = 0; }}}},
       // The stretched full layers beside unstretched windows are OLMo 3's.
       {Of({"olmo2"}),
        {{"windows", [](auto* o) { o->window = 16, o->layers = 5; }},
@@ -206,13 +238,16 @@ TEST_P(ArchitectureAgainstReference, EveryFeatureAgrees) {
       SCOPED_TRACE(variant.what);
       TinyArchitectureOptions options = TinyArchitecture(GetParam());
       variant.change(&options);
-      ExpectAgrees(options, kFloatBound, 1 + stages++ % 3);
+      ExpectAgrees(options, FloatBound(options), 1 + stages++ % 3);
     }
   }
 }
 
 TEST_P(ArchitectureAgainstReference, StoredTypesAreDecodedBeforeTheProducts) {
-  for (const TensorType type : {TensorType::kBF16, TensorType::kF16}) ExpectAgrees(TinyArchitecture(GetParam(), type));
+  for (const TensorType type : {TensorType::kBF16, TensorType::kF16}) {
+    const TinyArchitectureOptions options = TinyArchitecture(GetParam(), type);
+    ExpectAgrees(options, FloatBound(options));
+  }
 }
 
 // All experts of few: what is rounded would else choose otherwise sometimes, and then nothing is close.
@@ -224,7 +259,7 @@ TEST_P(ArchitectureAgainstReference, BlocksOfIntegersAreClose) {
   for (const auto& [type, expert_type] : types) {
     TinyArchitectureOptions options = TinyArchitecture(GetParam(), type, expert_type);
     if (options.experts > 0) options.experts = options.experts_used = 4, options.groups = options.groups_used = 0;
-    ExpectAgrees(options, options.kv_rank > 0 ? kLatentInt8Bound : kInt8Bound);
+    ExpectAgrees(options, Int8Bound(options));
   }
 }
 
@@ -237,6 +272,7 @@ TEST_P(ArchitectureAgainstReference, ChosenExpertsOfBlocksOfIntegersAreClose) {
     if (kSanitized && expert_type == TensorType::kQ8_0) continue;
     TinyArchitectureOptions options = TinyArchitecture(GetParam(), TensorType::kQ8_0, expert_type);
     options.layers = options.dense_lead + 2;
+    options.interval = 2;  // one layer of attention, of models with recurrent ones
     const std::vector<TokenId> tokens = SampleTokens(4, options.vocab);
     const auto is_clear = [&](uint64_t seed) {
       options.seed = seed;
@@ -248,11 +284,13 @@ TEST_P(ArchitectureAgainstReference, ChosenExpertsOfBlocksOfIntegersAreClose) {
     uint64_t seed = 1;
     while (seed < 1000 && !is_clear(seed)) ++seed;
     ASSERT_LT(seed, 1000u);
-    ExpectAgrees(path, tokens, options.kv_rank > 0 ? kLatentInt8Bound : kInt8Bound);
+    ExpectAgrees(path, tokens, Int8Bound(options));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ArchitectureAgainstReference, ::testing::ValuesIn(TinyArchitectureNames()),
+                         ArchitectureTestName);
+INSTANTIATE_TEST_SUITE_P(Recurrent, ArchitectureAgainstReference, ::testing::ValuesIn(TinyRecurrentArchitectureNames()),
                          ArchitectureTestName);
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include "common/base/counter_rng.h"
 #include "gtest/gtest.h"
+#include "tests/testing/models/tiny_architectures.h"
+#include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
@@ -36,6 +38,22 @@ TEST(ProbeRows, ChooseAsManyExpertsAsStrangersDo) {
     }
     const double expected = kExperts * (1 - std::pow(1 - static_cast<double>(kUsed) / kExperts, rows));
     EXPECT_NEAR(static_cast<double>(chosen.size()), expected, 0.15 * expected) << rows << " rows";
+  }
+}
+
+TEST(MeasureLayerTimes, TimesLayersOfEitherKindOfAModelWithRecurrentLayers) {
+  const testing::TempDir dir;
+  const auto model =
+      OpenModel(testing::WriteTinyArchitecture(dir.File("m.gguf"), testing::TinyArchitecture("qwen35"))).value();
+  for (const int64_t layer : {1, 2}) {
+    ASSERT_EQ(model->hyper.layers[static_cast<size_t>(layer)].recurrent(), layer == 1);
+    const std::vector<LayerTime> times =
+        MeasureLayerTimes({.model = model, .layer = layer, .threads = 2, .stage_bytes = 1 << 20}).value();
+    EXPECT_GT(times.size(), 8u);
+    for (const LayerTime& time : times) {
+      EXPECT_GT(time.layer_us, 0) << layer;
+      EXPECT_EQ(time.head_us > 0, time.rows == time.sequences) << layer;
+    }
   }
 }
 

@@ -55,7 +55,7 @@ TEST(MatrixLoader, ReadsAPieceWhileItPacksAnotherOnOneThread) {
   DamageCheck damage(*file, false);
   MatrixLoader loader(*file, kernels, &damage);
   PackedMatrix matrix;
-  ASSERT_TRUE(loader.Add(file->tensors()[0], 0, 1024, &matrix).ok());
+  ASSERT_TRUE(loader.Add(file->tensors()[0], {{.rows = 1024}}, &matrix).ok());
   PageMemory memory = loader.Allocate().value();
   std::atomic<uint64_t> loaded{0};
   ASSERT_TRUE(loader.Load(1, &loaded, &memory).ok());
@@ -77,7 +77,8 @@ TEST(MatrixLoader, PacksEveryRowOfEveryMatrixWhereItBelongs) {
     };
     Part parts[] = {{3, 5, 690, {}}, {0, 0, 300, {}}, {2, 0, 1, {}}, {1, 0, 16, {}}};
     for (Part& part : parts) {
-      ASSERT_TRUE(loader.Add(file->tensors()[part.tensor], part.first_row, part.rows, &part.matrix).ok());
+      const std::vector<RowRuns> rows = {{.first = part.first_row, .rows = part.rows}};
+      ASSERT_TRUE(loader.Add(file->tensors()[part.tensor], rows, &part.matrix).ok());
     }
     PageMemory memory = loader.Allocate().value();
     std::atomic<uint64_t> loaded{0};
@@ -89,6 +90,49 @@ TEST(MatrixLoader, PacksEveryRowOfEveryMatrixWhereItBelongs) {
         part.matrix.UnpackRow(r, row.data());
         const float expected = static_cast<float>(1000 * part.tensor) + static_cast<float>(part.first_row + r);
         ASSERT_THAT(row, ::testing::Each(expected)) << "matrix " << part.tensor << " row " << r;
+      }
+    }
+  }
+}
+
+// Heads' rows of q, k and v that lie beside each other, and runs that fill no panel.
+TEST(MatrixLoader, GathersRunsOfRowsAndReadsEachOnce) {
+  const TempDir dir;
+  const auto file = FileOf(dir, {300, 12});
+  struct Part {
+    size_t tensor;
+    std::vector<RowRuns> rows;
+    std::vector<int64_t> expected;
+    PackedMatrix matrix;
+  };
+  Part parts[] = {{0, {{0, 10, 30, 10}, {10, 5, 30, 10}}, {}, {}},
+                  {0, {{15, 15, 30, 10}}, {}, {}},
+                  {1, {{0, 1, 4, 3}}, {}, {}},
+                  {1, {{1, 3, 4, 3}}, {}, {}}};
+  for (Part& part : parts) {
+    for (const RowRuns& runs : part.rows) {
+      for (int64_t run = 0; run < runs.runs; ++run) {
+        for (int64_t row = 0; row < runs.rows; ++row) part.expected.push_back(runs.first + run * runs.stride + row);
+      }
+    }
+  }
+  for (int threads : {1, 3}) {
+    DamageCheck damage(*file, false);
+    MatrixLoader loader(*file, *SelectKernels("auto").value(), &damage);
+    for (Part& part : parts) ASSERT_TRUE(loader.Add(file->tensors()[part.tensor], part.rows, &part.matrix).ok());
+    PageMemory memory = loader.Allocate().value();
+    std::atomic<uint64_t> loaded{0};
+    const uint64_t before = file->bytes_read();
+    ASSERT_TRUE(loader.Load(threads, &loaded, &memory).ok());
+    EXPECT_EQ(loaded.load(), 312u * kCols * sizeof(float));
+    EXPECT_EQ(file->bytes_read() - before, loaded.load());
+    std::vector<float> row(kCols);
+    for (const Part& part : parts) {
+      ASSERT_EQ(part.matrix.rows, static_cast<int64_t>(part.expected.size()));
+      for (int64_t r = 0; r < part.matrix.rows; ++r) {
+        part.matrix.UnpackRow(r, row.data());
+        const auto expected = static_cast<float>(1000 * part.tensor) + static_cast<float>(part.expected[r]);
+        ASSERT_THAT(row, ::testing::Each(expected)) << "tensor " << part.tensor << ", row " << r;
       }
     }
   }

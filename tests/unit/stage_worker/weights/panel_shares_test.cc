@@ -66,8 +66,10 @@ void ExpectEveryByteOnce(const ModelDescription& model) {
   std::map<const uint8_t*, size_t> matrices = {{weights.embedding.data, weights.embedding.bytes()},
                                                {weights.output.data, weights.output.bytes()}};
   for (const LayerWeights& layer : weights.layers) {
-    for (const PackedMatrix* matrix : {&layer.q, &layer.k, &layer.v, &layer.attn_output, &layer.gate, &layer.up,
-                                       &layer.down, &layer.experts.router}) {
+    const DeltaNetWeights& net = layer.delta_net;
+    for (const PackedMatrix* matrix :
+         {&layer.q, &layer.k, &layer.v, &layer.attn_gate, &net.qkv, &net.z, &net.beta, &net.alpha, &layer.attn_output,
+          &layer.gate, &layer.up, &layer.down, &layer.experts.router}) {
       if (matrix->rows > 0) matrices[matrix->data] = matrix->bytes();
     }
     for (const auto* of_experts : {&layer.experts.gate, &layer.experts.up, &layer.experts.down}) {
@@ -106,6 +108,15 @@ TEST(SharesOfWeights, AreEveryByteOfExpertsOnce) {
   const testing::TempDir dir;
   ExpectEveryByteOnce(
       *OpenModel(testing::WriteTinyArchitecture(dir.File("m.gguf"), testing::TinyArchitecture("glm4moe"))).value());
+}
+
+TEST(SharesOfWeights, AreEveryByteOfRecurrentLayersOnce) {
+  const testing::TempDir dir;
+  for (const std::string& name : testing::TinyRecurrentArchitectureNames()) {
+    auto options = testing::TinyArchitecture(name);
+    options.tied = false;
+    ExpectEveryByteOnce(*OpenModel(testing::WriteTinyArchitecture(dir.File("m.gguf"), options)).value());
+  }
 }
 
 // Page faults of the calling thread so far that needed no disk.

@@ -14,6 +14,9 @@ namespace stagecoach::testing {
 namespace {
 
 constexpr char kJson[] = "models/experts/reference.json";
+// Of models with recurrent layers: what another program computed in double, and what llama.cpp's relative made of them.
+constexpr char kRecurrentJson[] = "models/recurrent/reference.json";
+constexpr double kDoubleTolerance = 1e-4;  // of numbers that are written with four digits behind the point or more
 // The other program computes in float: it differs from itself by up to 1e-4 when it takes a prompt in one batch or
 // token by token.
 constexpr double kLogTolerance = 1e-3;
@@ -104,6 +107,37 @@ TEST_P(AgainstLlamaCpp, PerplexityIsTheSame) {
   EXPECT_LE(worst, kLogTolerance);
   RecordProperty("worst_log_probability", std::to_string(worst));
 }
+
+class AgainstDouble : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AgainstDouble, GreedyIdsAreTheSameAndLogProbabilitiesAgree) {
+  SHARED_FILE_OR_SKIP(json, kRecurrentJson);
+  const nlohmann::json all = nlohmann::json::parse(ReadFileOrDie(json));
+  nlohmann::json expected;
+  for (const nlohmann::json& model : all["models"]) {
+    if (model["file"] == GetParam() + "-f32.gguf") expected = model;
+  }
+  ASSERT_FALSE(expected.is_null());
+  const auto model = ReferenceModel::Open(SharedPath("models/recurrent/" + expected["file"].get<std::string>()));
+  double worst = 0;
+  for (size_t p = 0; p < expected["prompts"].size(); ++p) {
+    const nlohmann::json& prompt = expected["prompts"][p];
+    const auto greedy = prompt["greedy"].get<std::vector<TokenId>>();
+    model->Clear();
+    std::vector<double> logits = model->Logits(prompt["prompt_tokens"].get<std::vector<TokenId>>()).back();
+    for (size_t step = 0; step < greedy.size(); ++step) {
+      ASSERT_EQ(Best(logits), greedy[step]) << "prompt " << p << ", step " << step;
+      const auto top = prompt["top20"].find(std::to_string(step));
+      if (top != prompt["top20"].end()) worst = std::max(worst, WorstOfTop(top->get<Top>(), logits));
+      logits = model->Feed(greedy[step]);
+    }
+  }
+  EXPECT_LE(worst, kDoubleTolerance);
+  RecordProperty("worst_log_probability", std::to_string(worst));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AgainstDouble, ::testing::ValuesIn(TinyRecurrentArchitectureNames()),
+                         ArchitectureTestName);
 
 INSTANTIATE_TEST_SUITE_P(Models, AgainstLlamaCpp, ::testing::ValuesIn(TinyExpertArchitectureNames()),
                          ArchitectureTestName);

@@ -188,6 +188,27 @@ TEST(TinyArchitectures, TheFeaturesOfExpertsMatter) {
   ExpectMatters("gpt-oss", "biases of experts", [](auto* o) { o->expert_biases = false; });
 }
 
+TEST(TinyArchitectures, WhatRecurrentLayersMayBeWrittenAsIsTheSameModel) {
+  ExpectSame("qwen3next", "q, k, v and z in one", [](auto* o) { o->fused_in = true; });
+  for (const std::string& name : TinyRecurrentArchitectureNames()) {
+    ExpectLively(TinyArchitecture(name));
+    ExpectSame(name, "fused qkv of attention", [](auto* o) { o->fused_qkv = true; });
+    ExpectSame(name, "layers as an array", [](auto* o) { o->recurrent = {true, true, false, true}; });
+  }
+  ExpectSame("qwen35", "without a block for the token after the next", [](auto* o) { o->nextn = false; });
+}
+
+TEST(TinyArchitectures, TheFeaturesOfRecurrentLayersMatter) {
+  for (const std::string& name : TinyRecurrentArchitectureNames()) {
+    ExpectMatters(name, "which layers are recurrent", [](auto* o) { o->recurrent = {true, false, true, true}; });
+    ExpectMatters(name, "rotated part of attention", [](auto* o) { o->rotated = o->head_dim, o->sections = {}; });
+    ExpectMatters(name, "norms of q and k", [](auto* o) { o->qk_norms = false; });
+  }
+  for (const char* name : {"qwen35moe", "qwen3next"}) {
+    ExpectMatters(name, "shared expert", [](auto* o) { o->shared_experts = 0; });
+  }
+}
+
 TEST(TinyArchitectures, TheFeaturesAroundTheLayersMatter) {
   for (const std::string& name : TinyArchitectureNames()) {
     if (name == "gemma2" || name == "deepseek2") continue;  // a head of its own is no option, or is required

@@ -366,5 +366,19 @@ TEST(ApiErrors, TravelInAStatus) {
   EXPECT_EQ(RefusedBySession(absl::InvalidArgumentError("twice")).status, 500);
 }
 
+// "<|im_start|>user\nHi<|im_end|>\n", where each byte is a token, and then what asks for the answer.
+TEST_F(ToyServiceTest, ARecurrentModelIsToldWhereTheNextTurnParts) {
+  const auto named = [&] {
+    PreparedCall prepared = service.Prepare(kChatApi, R"({"messages":[{"role":"user","content":"Hi"}],"n":2})");
+    std::vector<int64_t> tokens;
+    for (const GenerationRequest& request : prepared.call->TakeRequests())
+      tokens.push_back(request.conversation_tokens);
+    return tokens;
+  };
+  EXPECT_THAT(named(), ElementsAre(-1, -1));
+  service.model.recurrent = true;
+  EXPECT_THAT(named(), ElementsAre(1 + 5 + 2 + 1 + 1, 1 + 5 + 2 + 1 + 1));
+}
+
 }  // namespace
 }  // namespace stagecoach::testing

@@ -82,6 +82,10 @@ SessionStatus SampleStatus() {
   status.engine.add_blocks_used(30);
   status.engine.add_blocks_free(60);
   status.engine.add_blocks_cached(10);
+  status.engine.set_states_used(3);
+  status.engine.set_states_cached(2);
+  status.engine.set_states_free(7);
+  status.statistics.set_prefix_stateless_tokens(32);
   return status;
 }
 
@@ -364,7 +368,8 @@ TEST(ClusterJson, SaysEverythingOfACluster) {
             R"("losses":[{"number":1,"stage":1,"host":"gamma","what":"stage 1 died","recovery_s":2.5}],)"
             R"("requests":{"waiting":3,"running":4,"unfinished":7},"micro_batches_in_flight":2,"preemptions":3,)"
             R"("bubble":{"now":0.25,"minute":0.5,"floor":0.375},)"
-            R"("kv":{"block_tokens":32,"groups":[{"used":30,"cached":10,"free":60}]},)"
+            R"("kv":{"block_tokens":32,"groups":[{"used":30,"cached":10,"free":60}],)"
+            R"("states":{"used":3,"cached":2,"free":7}},)"
             R"("stages":[{"stage":0,"rank":2,"host":"alpha","pid":100,"first_layer":0,"last_layer":3,"threads":2,)"
             R"("cpus":[0,1],"isa":"avx2","weight_bytes":1000,"kv_bytes":2000,"scratch_bytes":300,)"
             R"("resident_bytes":4500,"up":true,"heartbeat_age_ms":400.0,"busy_s":8.0,"wait_s":2.0,"send_s":0.5},)"

@@ -140,6 +140,7 @@ TEST(PublishedTemplates, CanDoWhatTheirProgramsSay) {
            {"qwen2.5", "text null system late tools parallel object"},
            {"qwen3", "text system late tools parallel object reasoning_content"},
            {"qwen3-coder", "text null system late tools parallel object"},
+           {"qwen3.5", "text parts null system tools parallel object reasoning_content"},
            {"smollm3", "text null system"},
        }) {
     SHARED_FILE_OR_SKIP(path, absl::StrCat("data/templates/", published.name, ".jinja"));

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/civil_time.h"
@@ -433,6 +435,25 @@ TEST(ChatFormat, ContinuesTheAssistantsLastMessage) {
   EXPECT_EQ(RenderedBy(format, going_on), "<user>assistant<|im_end|><assistant>end-of-what-was-said");
 }
 
+TEST(ChatFormat, KnowsHowManyTokensTheNextTurnBeginsWithToo) {
+  Json messages = Json::parse(R"([{"role": "user", "content": "a"}])");
+  const auto before = [&](const char* source, const Conversation& conversation) {
+    const TalkingModel model(source);
+    const ChatFormat format = model.Format();
+    const MarkedText text = format.Render(conversation, absl::Now()).value();
+    const auto tokens = static_cast<int64_t>(format.Encode(conversation, absl::Now())->size());
+    return format.TokensBeforeAnswer(conversation, absl::Now(), text, tokens);
+  };
+  EXPECT_EQ(before(kChatTurns, {.messages = &messages}), 6 + 1 + 1) << "<user>, a, <|im_end|>, and not <assistant>";
+  EXPECT_EQ(before(kTurns, {.messages = &messages}), 6 + 1) << "nothing asks for the answer";
+  EXPECT_EQ(before("{% if add_generation_prompt %}[{% endif %}{{ messages[0].content }}", {.messages = &messages}), -1);
+  Conversation as_it_is = {.messages = &messages};
+  as_it_is.add_generation_prompt = false;
+  EXPECT_EQ(before(kChatTurns, as_it_is), -1) << "all, where nothing is added";
+  messages.push_back({{"role", "assistant"}, {"content", "b"}});
+  EXPECT_EQ(before(kChatTurns, {.messages = &messages, .continue_final_message = true}), -1);
+}
+
 TEST(ChatFormat, RefusesToContinueWhatCannotBe) {
   const ChatFormat format = TalkingModel(kChatTurns).Format();
   struct Wrong {
@@ -461,7 +482,7 @@ TEST(ChatFormat, RefusesToContinueWhatCannotBe) {
 TEST(PublishedTemplates, ContinueAnAssistantsMessage) {
   for (const char* name :
        {"deepseek-v3.1", "gemma-3", "glm-4.6", "gpt-oss", "hermes-3", "kimi-k2", "llama-2", "llama-3.1", "minimax-m2",
-        "mistral-small-3.2", "qwen2.5", "qwen3", "qwen3-coder", "smollm3"}) {
+        "mistral-small-3.2", "qwen2.5", "qwen3", "qwen3-coder", "qwen3.5", "smollm3"}) {
     SHARED_FILE_OR_SKIP(path, absl::StrCat("data/templates/", name, ".jinja"));
     const Json messages =
         Json::parse(R"([{"role": "user", "content": "What is it?"}, {"role": "assistant", "content": "It is"}])");
@@ -469,6 +490,30 @@ TEST(PublishedTemplates, ContinueAnAssistantsMessage) {
                            {.messages = &messages, .continue_final_message = true}),
                 EndsWith("It is"))
         << name;
+  }
+}
+
+// The tokens before what asks for the answer are those of the next turn, whatever the answer was.
+TEST(PublishedTemplates, OfRecurrentModelsPartWhereTheAnswerIsAskedFor) {
+  for (const char* name : {"qwen3", "qwen3-coder", "qwen3.5"}) {
+    SHARED_FILE_OR_SKIP(path, absl::StrCat("data/templates/", name, ".jinja"));
+    const TalkingModel model(testing::ReadFileOrDie(path));
+    const ChatFormat format = model.Format();
+    Json messages = Json::parse(R"([{"role": "system", "content": "s"}, {"role": "user", "content": "first"},
+        {"role": "assistant", "content": "one", "reasoning_content": "ONE"}, {"role": "user", "content": "second"}])");
+    for (const std::optional<bool> thinking : {std::optional<bool>(), std::optional<bool>(false)}) {
+      const Conversation now = {.messages = &messages, .thinking = thinking};
+      const std::vector<TokenId> tokens = format.Encode(now, absl::Now()).value();
+      const int64_t before = format.TokensBeforeAnswer(now, absl::Now(), format.Render(now, absl::Now()).value(),
+                                                       static_cast<int64_t>(tokens.size()));
+      ASSERT_GT(before, static_cast<int64_t>(tokens.size()) - 60) << name << ": all but what asks";
+      Json later = messages;
+      later.push_back({{"role", "assistant"}, {"content", "two"}, {"reasoning_content", "TWO"}});
+      later.push_back({{"role", "user"}, {"content", "third"}});
+      const std::vector<TokenId> next = format.Encode({.messages = &later}, absl::Now()).value();
+      const auto common = std::mismatch(tokens.begin(), tokens.end(), next.begin(), next.end()).first - tokens.begin();
+      EXPECT_GE(common, before) << name;
+    }
   }
 }
 
@@ -486,7 +531,7 @@ TEST(PublishedTemplates, WriteAnAgentsConversation) {
   const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "look", "description": "d",
       "parameters": {"type": "object", "properties": {"where": {"type": "string"}}, "required": ["where"]}}}])");
   for (const char* name : {"deepseek-v3.1", "glm-4.6", "gpt-oss", "hermes-3", "kimi-k2", "llama-3.1", "minimax-m2",
-                           "mistral-small-3.2", "qwen2.5", "qwen3", "qwen3-coder"}) {
+                           "mistral-small-3.2", "qwen2.5", "qwen3", "qwen3-coder", "qwen3.5"}) {
     SHARED_FILE_OR_SKIP(path, absl::StrCat("data/templates/", name, ".jinja"));
     const std::string text =
         RenderedBy(TalkingModel(testing::ReadFileOrDie(path)).Format(), {.messages = &messages, .tools = &tools});

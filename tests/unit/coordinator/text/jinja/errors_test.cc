@@ -230,7 +230,8 @@ TEST(JinjaLimits, LeaveMemoryThatIsGivenBackToOthers) {
 }
 
 TEST(JinjaLimits, HoldForTime) {
-  const JinjaLimits limits{.loop_rounds = int64_t{1} << 40, .time = absl::Milliseconds(50)};
+  const JinjaLimits limits{
+      .loop_rounds = int64_t{1} << 40, .memory_bytes = size_t{1} << 40, .time = absl::Milliseconds(50)};
   for (const char* source : {
            "{% for i in range(10 ** 6) %}{% for j in range(10 ** 6) %}{% endfor %}{% endfor %}",
            "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",

@@ -82,7 +82,7 @@ AttentionRig::AttentionRig(const AttentionSpec& spec, const std::vector<CachedSl
       sizes_(SizesOf(spec, threads)),
       pools_(PoolFor(spec, type)),
       table_(kRigBlockTokens, {kRigBlocks}, sizes_.limits.context),
-      plan_(sizes_.walks),
+      plan_(sizes_),
       scratch_(sizes_),
       gang_(threads, {}) {
   weights_.sinks = sinks;

@@ -31,6 +31,7 @@ std::vector<ExpertShape> FloatShapes() {
   shapes.back().biases = shapes.back().router_bias = true;
   add(Experts(20, 3, 64, 100)).ffn.activation = Activation::kGeglu;
   add(Experts(1, 1, 8));
+  add(Experts(16, 4, 32, 48)).ffn.shared_gated = true;
   return shapes;
 }
 
@@ -59,7 +60,7 @@ std::vector<ExpertShape> QuantizedShapes() {
     shape.down = mix.down;
     shape.shared = mix.shared;
     shape.router = mix.router;
-    shape.biases = shapes.size() % 2 == 1;
+    shape.biases = shape.ffn.shared_gated = shapes.size() % 2 == 1;
     shapes.push_back(shape);
   }
   return shapes;

@@ -17,8 +17,7 @@ constexpr int32_t kRigBlockTokens = 16;
 // A plan of so many rows of one sequence.
 class PlanOf {
  public:
-  PlanOf(int64_t rows, const std::vector<AttentionSizes>& walks)
-      : plan_(walks), table_(kRigBlockTokens, blocks_, 4096) {
+  PlanOf(int64_t rows, const LayerScratchSizes& sizes) : plan_(sizes), table_(kRigBlockTokens, blocks_, 4096) {
     MicroBatch batch;
     batch.open.emplace_back().sequence = 1;
     SequenceSlice& slice = batch.slices.emplace_back();
@@ -95,6 +94,9 @@ void ExpertRig::AddExperts() {
   weights_.gate = Add(shape_.shared, shared, d);
   weights_.up = Add(shape_.shared, shared, d);
   weights_.down = Add(shape_.shared, d, shared);
+  if (!shape_.ffn.shared_gated) return;
+  tensors.shared_gate = Describe(TensorType::kF32, {d});
+  experts.shared_gate = AddVector(d, 0.5);
 }
 
 const GgufTensor* ExpertRig::Describe(TensorType type, std::vector<int64_t> dims) {
@@ -153,7 +155,7 @@ std::vector<float> ExpertRig::Run(const std::vector<float>& inputs, int threads,
   LayerScratchSizes sizes = ScratchSizesOf(model_, 0, 1, false, limits).layers;
   if (tile_rows > 0) sizes.experts.rows = std::min(tile_rows, rows);
   StepScratch scratch(sizes);
-  const PlanOf plan(rows, sizes.walks);
+  const PlanOf plan(rows, sizes);
   std::vector<KvPool> pools(1);
   const StepContext step = {shape_.hidden, kernels_, plan.plan(), pools, scratch};
   const StageLayer layer = {
@@ -235,7 +237,15 @@ std::vector<double> ExpertRig::RunInDouble(const float* input) const {
   if (ffn.shared_width > 0) {
     const std::vector<double> shared =
         UnitInDouble(weights_.gate, weights_.up, weights_.down, nullptr, nullptr, nullptr, x);
-    for (size_t k = 0; k < out.size(); ++k) out[k] += shared[k];
+    double gate = 1;
+    if (ffn.shared_gated) {
+      double logit = 0;
+      for (size_t k = 0; k < x.size(); ++k) {
+        logit += static_cast<double>(w.shared_gate[k]) * static_cast<double>(x[k]);
+      }
+      gate = 1 / (1 + std::exp(-logit));
+    }
+    for (size_t k = 0; k < out.size(); ++k) out[k] += gate * shared[k];
   }
   return out;
 }

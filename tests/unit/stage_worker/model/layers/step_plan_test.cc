@@ -27,7 +27,8 @@ AttentionSizes SizesFor(int64_t context, int64_t head_groups) {
 class PlanRig {
  public:
   PlanRig(const AttentionSizes& sizes, const std::vector<int32_t>& lengths)
-      : table_(kTokensOfABlock, {4096}, sizes.context), plan_({sizes}) {
+      : table_(kTokensOfABlock, {4096}, sizes.context),
+        plan_({.limits = {.max_rows = sizes.max_rows, .max_slices = sizes.max_slices}, .walks = {sizes}}) {
     BlockId next_block = 0;
     MicroBatch stored;
     for (size_t i = 0; i < lengths.size(); ++i) {
