@@ -132,8 +132,9 @@ absl::StatusOr<LayerSplit> SplitLayers(const pb::ConfigureJob& job, const std::v
   input.stages = static_cast<int>(stages.size());
   input.memory = {};
   absl::StatusOr<PartitionMemory> memory = MemoryOf(job, hellos, model, stages);
+  const absl::Status counted = memory.status();
   absl::Status lack;
-  if (memory.ok()) {
+  if (counted.ok()) {
     input.memory = *std::move(memory);
     absl::StatusOr<std::vector<LayerRange>> within = PartitionLayers(input);
     if (within.ok()) {
@@ -146,7 +147,7 @@ absl::StatusOr<LayerSplit> SplitLayers(const pb::ConfigureJob& job, const std::v
   const size_t hosts = input.memory.hosts.size();
   input.memory = {};
   ASSIGN_OR_RETURN(split.layers, PartitionLayers(input));
-  RETURN_IF_ERROR(memory.status());
+  RETURN_IF_ERROR(counted);
   // Of one host the sizing of the pools says it better: it knows the fields.
   if (hosts > 1 && job.kv_cache_bytes() == 0) {
     split.lack = lack;

@@ -65,9 +65,10 @@ std::string FixedOf(const HostNeeds& needs) {
   return absl::StrCat("weights (", needs.weights, " bytes) and buffers (about ", needs.buffers, " bytes)");
 }
 
-// "one block of 32 tokens needs", of the least that pools can hold.
-std::string LeastText(const pb::ConfigureJob& job, const PoolSizes& sizes, const PoolUnits& pools) {
-  const std::string block = absl::StrCat("one block of ", job.block_tokens(), " tokens");
+// "one block of 32 tokens needs", of the least that pools can hold. `whose`: " of stage 0", or nothing.
+std::string LeastText(const pb::ConfigureJob& job, const PoolSizes& sizes, const PoolUnits& pools,
+                      const std::string& whose) {
+  const std::string block = absl::StrCat("one block of ", job.block_tokens(), " tokens", whose);
   if (pools.state == 0) return absl::StrCat(block, " needs");
   const int64_t snapshots = sizes.Slots(1) - job.max_num_seqs();
   return absl::StrCat(
@@ -97,8 +98,8 @@ absl::StatusOr<uint64_t> BlocksOn(const std::string& host, const HostNeeds& need
   if (pools < one) {
     return absl::ResourceExhaustedError(absl::StrCat(
         NameOf(host, needs), ": ", FixedOf(needs), " leave ", rest, " of ", needs.available,
-        " bytes of available memory, and half of that is for the KV cache; ", LeastText(job, sizes, needs.pools), " ",
-        one, " bytes. ", needs.pools.state > 0 ? "Lower `max_num_seqs`, set" : "Set",
+        " bytes of available memory, and half of that is for the KV cache; ", LeastText(job, sizes, needs.pools, ""),
+        " ", one, " bytes. ", needs.pools.state > 0 ? "Lower `max_num_seqs`, set" : "Set",
         " `kv_cache_bytes` to what each stage may take of it, or use "
         "more hosts or hosts with more memory"));
   }
@@ -109,9 +110,9 @@ absl::Status CheckGiven(const pb::ConfigureJob& job, const std::string& stage, c
                         const PoolUnits& pools) {
   const uint64_t one = sizes.Bytes(1, pools);
   if (job.kv_cache_bytes() == 0 || job.kv_cache_bytes() >= one) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("`kv_cache_bytes` is ", job.kv_cache_bytes(), ", but ", LeastText(job, sizes, pools), " ", one,
-                   " bytes of ", stage, "; give at least that", pools.state > 0 ? ", or lower `max_num_seqs`" : ""));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "`kv_cache_bytes` is ", job.kv_cache_bytes(), ", but ", LeastText(job, sizes, pools, absl::StrCat(" of ", stage)),
+      " ", one, " bytes; give at least that", pools.state > 0 ? ", or lower `max_num_seqs`" : ""));
 }
 
 }  // namespace

@@ -198,7 +198,7 @@ absl::StatusOr<std::unique_ptr<GgufStreamWriter>> CreateFile(const GgufFile& fil
   SetGgufRawU32("general.file_type", GgufFileType(run.file_type), &metadata);
   std::vector<GgufStreamTensor> tensors;
   for (const QuantizeStep& step : plan.steps) tensors.push_back({step.tensor->name, step.tensor->dims, step.type_id});
-  return GgufStreamWriter::Create(run.out_path, metadata, std::move(tensors));
+  return GgufStreamWriter::Create(run.out_path, metadata, tensors);
 }
 
 std::string TargetTypes() {

@@ -65,7 +65,7 @@ absl::Status ShowDeltas(const std::vector<OutputDelta>& deltas, const TakeText& 
 class ChatCluster : public ChatBackend {
  public:
   // All that is pointed to outlives this. An answer also ends before one of `stops`. `format` is usable without tools.
-  ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatFormat format, ChatSettings settings,
+  ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatFormat format, const ChatSettings& settings,
               std::vector<std::string> stops);
 
   absl::Status Prepare() override;
@@ -93,7 +93,7 @@ class ChatCluster : public ChatBackend {
   SamplingParams sampling_;  // what settings_ and the model file say
 };
 
-ChatCluster::ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatFormat format, ChatSettings settings,
+ChatCluster::ChatCluster(ClusterRun* cluster, const FrontModel* model, ChatFormat format, const ChatSettings& settings,
                          std::vector<std::string> stops)
     : cluster_(cluster),
       model_(model),

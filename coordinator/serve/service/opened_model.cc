@@ -52,6 +52,7 @@ std::string SystemFingerprint(const ServedModel& model, const pb::JobReady& job)
   for (const pb::StageSummary& stage : job.stages()) sets.insert(stage.isa());
   sets.erase(pb::INSTRUCTION_SET_UNSPECIFIED);
   std::vector<std::string> names;
+  names.reserve(sets.size());
   for (const pb::InstructionSet set : sets) names.emplace_back(InstructionSetName(set));
   return absl::StrCat("sc-", model.hash, names.empty() ? "" : "-", absl::StrJoin(names, "+"), "-", kProgramVersion);
 }

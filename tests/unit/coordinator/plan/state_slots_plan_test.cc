@@ -70,8 +70,8 @@ TEST(StateSlotsPlan, GivenBytesCountThemWithTheBlocks) {
   EXPECT_THAT(Planned(job, hosts, *Model(kName)).group_blocks, ElementsAre(20));
   job.set_kv_cache_bytes((8 + 4) * kStateBytes + kMiB - 1);
   const std::string why = Refusal(job, hosts, absl::StatusCode::kResourceExhausted, *Model(kName));
-  EXPECT_THAT(why, HasSubstr("one block of 32 tokens and the recurrent states of 8 sequences (`max_num_seqs`) and of 4 "
-                             "snapshots (`prefix_caching`) need"));
+  EXPECT_THAT(why, HasSubstr("one block of 32 tokens of stage 0 on node and the recurrent states of 8 sequences "
+                             "(`max_num_seqs`) and of 4 snapshots (`prefix_caching`) need"));
   EXPECT_THAT(why, HasSubstr("lower `max_num_seqs`"));
   job.set_prefix_caching(false);
   EXPECT_EQ(Planned(job, hosts, *Model(kName)).state_slots, 8);

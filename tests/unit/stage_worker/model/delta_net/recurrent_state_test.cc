@@ -84,21 +84,21 @@ class RecurrentEquality : public ::testing::TestWithParam<std::pair<std::string,
 TEST_P(RecurrentEquality, OverChunksThreadsStagesAndNeighbours) {
   const TempDir dir;
   const auto model = WriteRecurrent(dir, GetParam().first, GetParam().second);
-  const std::vector<int32_t> lengths =
-      kSanitized ? std::vector<int32_t>{23, 1, 9} : std::vector<int32_t>{130, 1, 37, 4};
+  // Few steps: barriers of threads that wait for a core take most of the time on a busy machine.
+  const std::vector<int32_t> lengths = kSanitized ? std::vector<int32_t>{23, 1, 9} : std::vector<int32_t>{66, 1, 19, 4};
   const Hidden expected = RunSequences(model, {}, lengths, 64, false);
   // Layers 0, 1 and 3 are recurrent: stages with one kind alone, and that begin and end with either.
   const std::vector<std::vector<int64_t>> cuts = {{}, {1}, {2}, {3}, {2, 3}, {1, 2, 3}};
   size_t plays = 0;
   for (const int32_t chunk : {1, 7, 64}) {
     for (const int threads : {1, 2, 3}) {
-      for (const bool together : {false, true}) {
-        if (kSanitized && plays % 5 != 0 && ++plays > 0) continue;
-        const RigOptions options = {.cuts = cuts[plays++ % cuts.size()], .threads = threads};
-        EXPECT_TRUE(SameHiddenBits(expected, RunSequences(model, options, lengths, chunk, together)))
-            << "chunks of " << chunk << ", " << threads << " threads, " << options.cuts.size() + 1 << " stages"
-            << (together ? ", together" : "");
-      }
+      const size_t play = plays++;
+      if (kSanitized && play % 4 != 0) continue;
+      const bool together = play % 2 == 0;
+      const RigOptions options = {.cuts = cuts[play % cuts.size()], .threads = threads};
+      EXPECT_TRUE(SameHiddenBits(expected, RunSequences(model, options, lengths, chunk, together)))
+          << "chunks of " << chunk << ", " << threads << " threads, " << options.cuts.size() + 1 << " stages"
+          << (together ? ", together" : "");
     }
   }
 }
