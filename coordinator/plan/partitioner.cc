@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
+#include "common/base/last_that_fits.h"
 #include "common/base/status_macros.h"
 
 namespace stagecoach {
@@ -192,15 +193,7 @@ class Partitioner {
       }
       low = end;
     }
-    while (low < high) {
-      const int64_t middle = high - (high - low) / 2;
-      if (fits(middle)) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return low;
+    return LastThatFits(low, high, fits);
   }
 
   // The largest stage time of a split in which every stage takes what it can: not the least one where several stages
@@ -336,6 +329,7 @@ class Partitioner {
 absl::StatusOr<std::vector<LayerRange>> PartitionLayers(const PartitionInput& input) {
   RETURN_IF_ERROR(CheckInput(input));
   std::vector<HostMemory> unbounded;  // each stage with memory enough of its own
+  unbounded.reserve(static_cast<size_t>(input.stages));
   for (int s = 0; s < input.stages; ++s) unbounded.push_back({"", s, s + 1, std::numeric_limits<uint64_t>::max()});
   const std::vector<LayerRange> best = Partitioner(input, std::move(unbounded)).Solve();
   const Partitioner within(input, input.memory.hosts);

@@ -2,24 +2,9 @@
 
 #include <algorithm>
 
+#include "common/base/last_that_fits.h"
+
 namespace stagecoach {
-namespace {
-
-// Of the numbers above `low` up to `high`, the last one before `fits` no longer holds; `low` where it holds of none.
-template <typename Fits>
-int64_t LastThatFits(int64_t low, int64_t high, const Fits& fits) {
-  while (low < high) {
-    const int64_t middle = high - (high - low) / 2;
-    if (fits(middle)) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
-
-}  // namespace
 
 int64_t PrefillThrottle::Rows(const Load& load) const {
   if (!load.decoding) return kAllRows;
