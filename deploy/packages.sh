@@ -7,16 +7,16 @@ run_packages=(
   libcli11-dev nlohmann-json3-dev libedit-dev libboost-dev
 )
 # What the test suite adds.
-test_packages=(libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev curl)
+test_packages=(libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev curl python3)
 # What the tests with a label need beyond that. Nothing here may bring a daemon.
 cross_packages=(googletest g++-aarch64-linux-gnu qemu-user-static) # Arm kernels in an emulator; GoogleTest from its source
 tidy_packages=(clang-tidy git)                                     # clang-tidy over the changed files
 sanitizer_packages=(clang lld libclang-rt-14-dev)                  # libFuzzer, and the trees with sanitizers
 hosts_packages=(iproute2)                                          # several hosts on this machine, in network namespaces
 install_packages=(groff-base)                                      # manual pages, looked at
-campaign_packages=(python3 mmdebstrap)                             # long measurements
+campaign_packages=(mmdebstrap)                                     # long measurements
 fresh_packages=(mmdebstrap dpkg-dev file)                          # a minimal Debian to try the two commands in, and the package
-client_packages=(python3)                                          # asks what lm-evaluation-harness asks; clients from npm,
+client_packages=()                                                 # clients from npm,
 command -v npm >/dev/null || client_packages+=(npm)                # where it lacks: Debian's cannot be installed beside another
 cache_packages=(ccache)                                            # the whole suite compiles much in four trees and every clone
 

@@ -29,12 +29,24 @@
 #include "common/wire/job_proto.h"
 #include "proto/probe.pb.h"
 #include "stage_worker/check/self_check.h"
+#include "stage_worker/exec/huge_pages.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/probe/layer_times.h"
 #include "stage_worker/stage_loop.h"
 
 namespace stagecoach {
 namespace {
+
+constexpr size_t kHugeTrialBytes = size_t{64} << 20;
+
+// What the host's setting says is a promise, this is what a stage gets.
+void TryHugePagesHere(pb::ProbeHost* host) {
+  host->set_huge_pages_denied(HugePagesDenied());
+  const absl::StatusOr<HugeShare> tried = TryHugePages(kHugeTrialBytes);
+  if (!tried.ok()) return;  // whether there is memory, others say
+  host->set_huge_wanted_bytes(tried->resident_bytes);
+  host->set_huge_bytes(tried->huge_bytes);
+}
 
 constexpr int64_t kProbeHeartbeatUs = 1000000;
 constexpr size_t kMostErrorBytes = kMaxTelemetryFrameBytes / 4;
@@ -209,6 +221,7 @@ class ProbeServer {
     if (next_rank_ != kCoordinatorRank) RETURN_IF_ERROR(OpenPingAnswers(endpoint_, next_rank_));
     pb::ProbeAnswer answer;
     *answer.mutable_host() = DescribeHost();
+    TryHugePagesHere(answer.mutable_host());
     return Answer(std::move(answer));
   }
 

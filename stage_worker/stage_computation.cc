@@ -12,6 +12,7 @@
 #include "common/step/sampling.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
+#include "stage_worker/exec/huge_pages.h"
 #include "stage_worker/stage_loop.h"
 
 namespace stagecoach {
@@ -180,6 +181,7 @@ absl::StatusOr<StageComputation::Step> StageComputation::Compute(absl::Span<cons
 
 // The time that the head and the codec take belongs to this stage's computation.
 void StageComputation::FinishTimes(StageTimes* times) {
+  if (limits_.step_account) times->account = model_->TakeAccount();
   times->end_us = MonotonicUs();
   compute_us_ += times->end_us - times->start_us;
 }
@@ -217,6 +219,9 @@ pb::StageReady StageComputation::Ready() const {
   ready.set_scratch_bytes(model_->scratch_bytes() + limits_.StageFrameBytes(is_last_, assignment_.in_flight()));
   ready.set_tensor_bytes_read(tensor_bytes_read_);
   ready.set_resident_bytes(ResidentBytes());
+  const HugeShare huge = OwnHugeShare();
+  ready.set_huge_wanted_bytes(huge.resident_bytes);
+  ready.set_huge_bytes(huge.huge_bytes);
   if (stream_ != nullptr) {
     const StreamedRanges streamed = stream_->streamed();
     ready.set_streamed_bytes(streamed.bytes());

@@ -8,17 +8,19 @@
 namespace stagecoach {
 namespace internal {
 
-inline int64_t ReadClockUs(clockid_t clock) {
+inline int64_t ReadClockNs(clockid_t clock) {
   timespec t;
   clock_gettime(clock, &t);
-  return static_cast<int64_t>(t.tv_sec) * 1000000 + t.tv_nsec / 1000;
+  return static_cast<int64_t>(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
+inline int64_t ReadClockUs(clockid_t clock) { return ReadClockNs(clock) / 1000; }
 
 }  // namespace internal
 
 // Microseconds of a monotonic clock: for durations, deadlines and stage times. All processes of one host share it;
 // other hosts have other offsets.
 inline int64_t MonotonicUs() { return internal::ReadClockUs(CLOCK_MONOTONIC); }
+inline int64_t MonotonicNs() { return internal::ReadClockNs(CLOCK_MONOTONIC); }
 
 // Microseconds since the Unix epoch, monotonic within a process: the wall clock at start plus monotonic time since. For
 // display only, never for a decision.

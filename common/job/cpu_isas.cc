@@ -13,10 +13,17 @@ namespace stagecoach {
 #if defined(__x86_64__)
 namespace {
 
-// clang-tidy's clang does not know this one's name. What AVX2 needs of the operating system is all that F16C needs.
+// clang-tidy's clang does not know the names of these two. What AVX2 needs of the operating system is all that F16C
+// needs.
 bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+bool HasAvxVnni() {
+  constexpr unsigned kAvxVnniBit = 1u << 4;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnniBit) != 0;
 }
 
 }  // namespace
@@ -27,6 +34,7 @@ std::vector<InstructionSet> CpuInstructionSets() {
 #if defined(__x86_64__)
   if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c())) return sets;
   sets.push_back(InstructionSet::kAvx2);
+  if (HasAvxVnni()) sets.push_back(InstructionSet::kAvxVnni);
   if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq"))) {
     return sets;

@@ -55,12 +55,15 @@ inline constexpr NamedValue<Chunking> kChunkings[] = {{Chunking::kConstant, "con
 inline constexpr int32_t kEqualTimeLeastRows = 64;  // unless `prefill_chunk` is less
 
 // What the kernels of a stage are compiled for.
-enum class InstructionSet { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeonDotprod, kNeonI8mm };
-inline constexpr NamedValue<InstructionSet> kInstructionSets[] = {
-    {InstructionSet::kScalar, "scalar"},          {InstructionSet::kAvx2, "avx2"},
-    {InstructionSet::kAvx512, "avx512"},          {InstructionSet::kAvx512Vnni, "avx512-vnni"},
-    {InstructionSet::kAvx512Bf16, "avx512-bf16"}, {InstructionSet::kNeonDotprod, "neon-dotprod"},
-    {InstructionSet::kNeonI8mm, "neon-i8mm"}};
+enum class InstructionSet { kScalar, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeonDotprod, kNeonI8mm };
+inline constexpr NamedValue<InstructionSet> kInstructionSets[] = {{InstructionSet::kScalar, "scalar"},
+                                                                  {InstructionSet::kAvx2, "avx2"},
+                                                                  {InstructionSet::kAvxVnni, "avx-vnni"},
+                                                                  {InstructionSet::kAvx512, "avx512"},
+                                                                  {InstructionSet::kAvx512Vnni, "avx512-vnni"},
+                                                                  {InstructionSet::kAvx512Bf16, "avx512-bf16"},
+                                                                  {InstructionSet::kNeonDotprod, "neon-dotprod"},
+                                                                  {InstructionSet::kNeonI8mm, "neon-i8mm"}};
 constexpr const char* InstructionSetName(InstructionSet set) { return NameOf(kInstructionSets, set); }
 inline absl::StatusOr<InstructionSet> ParseInstructionSet(absl::string_view name) {
   return ParseName(kInstructionSets, "isa", name);

@@ -72,12 +72,43 @@ void VisitSlice(Fields& fields, Slice& slice) {
   fields.Optional("state_write", slice.state_write, kNoSlot, kSmallNumber);
 }
 
+struct NamedPart {
+  StepPart part = StepPart::kOther;
+  StepPartTotals totals;
+};
+
+template <typename Fields, typename Part>
+void VisitPart(Fields& fields, Part& part) {
+  fields.Field("part", part.part, kStepPartNames);
+  fields.Optional("busy_ns", part.totals.busy_ns, 0, kStepPartRange);
+  fields.Optional("wait_ns", part.totals.wait_ns, 0, kStepPartRange);
+  fields.Optional("bytes", part.totals.bytes, 0, kStepPartRange);
+}
+
+// A list of those that are not 0.
+template <typename Fields, typename Account>
+void VisitAccount(Fields& fields, Account& account) {
+  if (!fields.Has("parts", !account.empty())) return;
+  std::vector<NamedPart> parts;
+  for (size_t i = 0; i < account.size(); ++i) {
+    if (account[i] != StepPartTotals()) parts.push_back({static_cast<StepPart>(i), account[i]});
+  }
+  if constexpr (std::is_const_v<Account>) {
+    fields.Objects("parts", std::as_const(parts), [](auto& inner, const NamedPart& part) { VisitPart(inner, part); });
+  } else {
+    fields.Objects("parts", parts, [](auto& inner, NamedPart& part) { VisitPart(inner, part); });
+    account.resize(kStepParts);
+    for (const NamedPart& part : parts) account[static_cast<size_t>(part.part)] = part.totals;
+  }
+}
+
 template <typename Fields, typename Times>
 void VisitTimes(Fields& fields, Times& times) {
   fields.Field("stage", times.stage, kSmallNumber);
   fields.Field("received_us", times.received_us, kWholeNumber);
   fields.Field("start_us", times.start_us, kWholeNumber);
   fields.Field("end_us", times.end_us, kWholeNumber);
+  VisitAccount(fields, times.account);
 }
 
 template <typename Fields, typename Command>

@@ -96,8 +96,9 @@ struct StepRecord {
     size_t hashes = 0;
     for (const RecordedCommand& command : inputs.commands) hashes += command.blocks.size();
     return hashes * sizeof(uint64_t) + sizeof(*this) + slices.size() * sizeof(Slice) +
-           times.size() * sizeof(StageTimes) + inputs.commands.size() * sizeof(RecordedCommand) +
-           inputs.blocks.size() * sizeof(RecordedBlock) +
+           times.size() * sizeof(StageTimes) +
+           (times.empty() ? 0 : times.size() * times[0].account.size() * sizeof(StepPartTotals)) +
+           inputs.commands.size() * sizeof(RecordedCommand) + inputs.blocks.size() * sizeof(RecordedBlock) +
            (queues.blocks_used.size() + queues.blocks_free.size()) * sizeof(int32_t);
   }
 

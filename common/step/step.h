@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/step/sampling.h"
+#include "common/step/step_part.h"
 
 namespace stagecoach {
 
@@ -135,6 +136,7 @@ struct StageTimes {
   int64_t end_us = 0;         // compute ended
   int64_t send_us = 0;        // duration of the send completed last, begin to completion (0 when none)
   int64_t send_start_us = 0;  // when that send began (0 when none); the same twice: none was completed in between
+  StepAccount account;        // of the time from start to end; empty where the job does not ask for it
   friend bool operator==(const StageTimes&, const StageTimes&) = default;
 };
 

@@ -64,20 +64,23 @@ void WaitPolicy::Arrived(int64_t now_us) {
   expected_to_us_ = now_us + *longest + margin_us;
 }
 
-int64_t WaitPolicy::ShortenedSleep(int64_t now_us, int64_t sleep_us) const {
+int64_t WaitPolicy::SleepByWindow(int64_t now_us, int64_t sleep_us) const {
   if (now_us >= expected_to_us_) return sleep_us;
   const int64_t short_us = std::max(kShortestSleepUs, (expected_to_us_ - expected_from_us_) / kTriesAWindow);
-  return std::min(sleep_us, std::max(short_us, expected_from_us_ - now_us));
+  const int64_t early_us = expected_from_us_ - now_us;
+  if (early_us <= short_us) return std::min(sleep_us, short_us);
+  const int64_t share_us = std::min((now_us - since_us_) / kEarlyShare, kLongestEarlySleepUs);
+  return std::min(std::max(sleep_us, share_us), early_us);
 }
 
 int64_t WaitPolicy::Next(int64_t now_us) {
   if (!std::exchange(tried_, true)) return 0;
   const int64_t waited_us = now_us - since_us_;
-  if (waited_us < kEagerUs) return kEagerSleepUs;
+  if (waited_us < kEagerUs && now_us >= expected_from_us_) return kEagerSleepUs;
   if (waited_us >= kIdleAfterUs) return std::min(waited_us / kIdleShare, kLongestIdleSleepUs);
   const int64_t sleep_us = sleep_us_;
   sleep_us_ = std::min(kLongestBusySleepUs, sleep_us_ * 3 / 2);
-  return ShortenedSleep(now_us, sleep_us);
+  return SleepByWindow(now_us, sleep_us);
 }
 
 bool Sleeper::Sleep(int64_t us) {

@@ -21,7 +21,7 @@
 
 namespace stagecoach {
 
-inline constexpr uint32_t kProtocolVersion = 6;
+inline constexpr uint32_t kProtocolVersion = 7;
 
 // The job of a frame, and the arrangement of its stages, both from the assignment; zeros before that.
 struct JobEpoch {
@@ -46,6 +46,7 @@ struct FrameLimits {
   int64_t max_open_tokens = 0;      // prompt and output tokens opened by one micro-batch
   WireType wire_type = WireType::kF32;
   int32_t checksum_layers = 0;  // of the model, where checksums of the layers travel with the frames; otherwise 0
+  bool step_account = false;    // whether every stage's times come with an account
 
   // Derived limits. A micro-batch opens at most max_slices sequences and frees at most MaxFrees(): each of these was
   // opened earlier and holds a block of every group, unless no row of it was sent yet.

@@ -273,6 +273,25 @@ absl::Status CheckChecksums(const FrameLimits& limits, size_t entries, int32_t r
                     absl::StrCat("a multiple of ", rows, ", the rows of the slices"));
 }
 
+// An account of every stage where the job asks for it, and none elsewhere; before any is used.
+absl::Status CheckAccounts(const FrameLimits& limits, const pb::FrameHeader& header) {
+  const int expected = limits.step_account ? 3 * static_cast<int>(kStepParts) : 0;
+  for (int i = 0; i < header.times_size(); ++i) {
+    const pb::StageTimes& times = header.times(i);
+    const auto name = [i] { return absl::StrCat("times[", i, "].account"); };
+    if (times.account_size() != expected) {
+      return FieldError(name(), absl::StrCat(times.account_size(), " entries long"),
+                        absl::StrCat(expected, " entries, three for each part of a step"));
+    }
+    for (const int64_t number : times.account()) {
+      if (!Contains(kStepPartRange, number)) {
+        return CheckRange(name(), "", number, kStepPartRange.min, kStepPartRange.max);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The stages 0, 1, ... in order: from `least` to `most` of them, none of which ends before it begins.
 absl::Status CheckTimes(const std::vector<StageTimes>& times, size_t least, size_t most) {
   RETURN_IF_ERROR(CheckRange("", "times entries", static_cast<int64_t>(times.size()), static_cast<int64_t>(least),
@@ -362,6 +381,9 @@ std::vector<StageTimes> GetTimes(const pb::FrameHeader& in) {
   for (const pb::StageTimes& entry : in.times()) {
     times.push_back(
         {entry.stage(), entry.received_us(), entry.start_us(), entry.end_us(), entry.send_us(), entry.send_start_us()});
+    for (int i = 0; i < entry.account_size(); i += 3) {
+      times.back().account.push_back({entry.account(i), entry.account(i + 1), entry.account(i + 2)});
+    }
   }
   return times;
 }
@@ -383,6 +405,7 @@ absl::StatusOr<StepFrame> DecodeStep(const FrameLimits& limits, absl::Span<const
   RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kStep, "step"));
   StepFrame frame;
   frame.batch = Get(expected_number, opened.header.step());
+  RETURN_IF_ERROR(CheckAccounts(limits, opened.header));
   frame.times = GetTimes(opened.header);
   frame.layer_checksums = Get(opened.header.layer_checksums());
   RETURN_IF_ERROR(CheckMicroBatch(limits, frame.batch, expect_hidden));
@@ -407,6 +430,7 @@ absl::StatusOr<StepResult> DecodeResult(const FrameLimits& limits, absl::Span<co
   RETURN_IF_ERROR(CheckBody(opened.header, pb::FrameHeader::kResult, "result"));
   RETURN_IF_ERROR(CheckNoTensor(opened));
   StepResult result = Get(expected_number, opened.header.result());
+  RETURN_IF_ERROR(CheckAccounts(limits, opened.header));
   result.times = GetTimes(opened.header);
   result.layer_checksums = Get(opened.header.layer_checksums());
   RETURN_IF_ERROR(CheckResult(limits, result));

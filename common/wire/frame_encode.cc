@@ -59,6 +59,9 @@ void Put(const std::vector<StageTimes>& times, pb::FrameHeader* out) {
     entry->set_end_us(stage.end_us);
     entry->set_send_us(stage.send_us);
     entry->set_send_start_us(stage.send_start_us);
+    for (const StepPartTotals& part : stage.account) {
+      for (const int64_t number : {part.busy_ns, part.wait_ns, part.bytes}) entry->add_account(number);
+    }
   }
 }
 

@@ -20,6 +20,8 @@ constexpr size_t kMessage = kTag + kId;     // tag and length of a message or a 
 constexpr size_t kSmallMessage = kTag + 1;  // ... of less than 128 bytes
 
 constexpr size_t kTimesBytes = kSmallMessage + (kTag + kId) + 5 * (kTag + 8);
+// Of a stage: three numbers a part; its times are then no small message any more.
+constexpr size_t kAccountBytes = kId + (kTwoByteTag + kId) + 3 * kStepParts * 8;
 constexpr size_t kTensorBytes = kMessage + (kTag + kId) + (kMessage + 2 * kWide) + (kTag + kWide);
 // protocol_version, run_id, epoch, sequence_number, tensor and the body's own tag and length
 constexpr size_t kHeaderBytes = 2 * (kTag + kId) + (kTag + 8) + (kTag + kWide) + kTensorBytes + (kMessage + 1);
@@ -44,6 +46,10 @@ constexpr size_t kTargetTopBytes = sizeof(int32_t) + sizeof(float);
 size_t Count(int64_t value) {
   CHECK_GE(value, 0);
   return static_cast<size_t>(value);
+}
+
+size_t TimesBytes(const FrameLimits& limits) {
+  return Count(limits.stages) * (kTimesBytes + (limits.step_account ? kAccountBytes : 0));
 }
 
 size_t ChecksumBytes(const FrameLimits& limits) {
@@ -71,7 +77,7 @@ size_t FrameLimits::MaxStepHeaderBytes() const {
   const size_t released = group_windows.empty() ? 0 : slices * (kMessage + kId * group_blocks.size());
   const size_t states = state_slots == 0 ? 0 : slices * kStatesBytes;
   const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + released + states + (kTag + 1);
-  return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + ChecksumBytes(*this) + step);
+  return internal::MaxPrefixBytes(kHeaderBytes + TimesBytes(*this) + ChecksumBytes(*this) + step);
 }
 
 size_t FrameLimits::MaxStepPayloadBytes() const { return Count(max_rows) * Count(hidden) * WireTypeBytes(wire_type); }
@@ -81,7 +87,7 @@ size_t FrameLimits::MaxStepFrameBytes() const { return MaxStepHeaderBytes() + Ma
 size_t FrameLimits::MaxResultFrameBytes() const {
   const size_t row = sizeof(float) + Count(max_prompt_logprobs) * kTargetTopBytes;
   const size_t result = Count(max_slices) * (kSampledBytes + kTargetsBytes) + Count(max_rows) * row;
-  return internal::MaxPrefixBytes(kHeaderBytes + Count(stages) * kTimesBytes + ChecksumBytes(*this) + result);
+  return internal::MaxPrefixBytes(kHeaderBytes + TimesBytes(*this) + ChecksumBytes(*this) + result);
 }
 
 size_t FrameLimits::HiddenOutsideBytes(bool last_stage) const {

@@ -123,6 +123,7 @@ FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int6
   limits.max_open_tokens = assignment.max_open_tokens();
   limits.wire_type = *FromProto(assignment.wire_type());
   limits.checksum_layers = assignment.checksum_layers();
+  limits.step_account = assignment.step_account();
   return limits;
 }
 

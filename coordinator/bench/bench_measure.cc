@@ -48,6 +48,7 @@ void DecodeWindow::Ended() {
 
 void DecodeWindow::Close(const Arrival& arrival) {
   if (arrival.tokens == 0) return;
+  sample_.begin_us = start_us_;
   sample_.us = arrival.at_us - start_us_;
   sample_.tokens += arrival.tokens;
   sample_.positions += arrival.positions;
@@ -118,7 +119,7 @@ absl::StatusOr<BenchSample> BenchRunner::RunPrefill(const BenchTest& test) {
   BenchSample sample;
   while (!running_.empty()) {
     ASSIGN_OR_RETURN(const SessionEvent event, NextEvent());
-    if (!event.tokens.empty()) sample = {event.at_us - begin_us, test.prompt, 0, 0};
+    if (!event.tokens.empty()) sample = {event.at_us - begin_us, test.prompt, 0, 0, begin_us};
   }
   if (sample.us <= 0) return absl::InternalError(absl::StrCat(test.Name(), ": the prompt ended without a token"));
   return sample;

@@ -26,6 +26,7 @@ struct BenchSample {
   int64_t tokens = 0;     // counted in that time
   int64_t passes = 0;     // decode: results in that time; each read all weights once
   int64_t positions = 0;  // decode: sum over the tokens of the positions that they attended to
+  int64_t begin_us = 0;   // of that time, by the engine's clock
 };
 
 // The window in which all sequences decode together: from the last one's first token until `tokens` more have come or

@@ -167,6 +167,7 @@ Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
                {"gops", Rounded(MeanRate(record, &Rates::gops), 1e3)},
                {"peak_share", share(&Rates::peak_share)}};
   if (!with_samples) return json;
+  if (record.account != nullptr) json["account"] = *record.account;
   json["samples_ns"] = Json::array();
   for (double sample : ns) json["samples_ns"].push_back(static_cast<int64_t>(sample));
   json["samples_ts"] = Json::array();

@@ -5,6 +5,7 @@
 // names.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct BenchRecord {
   std::vector<Rates> rates;  // of each sample
   // All stages ran on this host with the checked kernels; otherwise `valid`, the shares and cpu_info are unknown.
   bool checked = false;
+  std::shared_ptr<const Json> account;  // of the steps of all samples; nullptr: not asked for
 
   std::vector<double> TokensPerSecond() const;
 };
@@ -69,7 +71,7 @@ class BenchWriter {
   bool any_ = false;
 };
 
-// A record as JSON, in the order of the CSV's columns; `samples` as well.
+// A record as JSON, in the order of the CSV's columns; `samples` as well, and the account.
 Json BenchRecordJson(const BenchRecord& record, bool with_samples);
 
 }  // namespace stagecoach

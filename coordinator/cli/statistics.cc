@@ -14,7 +14,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
+constexpr double kMiB = 1024.0 * 1024.0, kGiB = 1024.0 * kMiB;
 
 // The stages with their times when the job ended in order, else as they were when it was ready.
 const google::protobuf::RepeatedPtrField<pb::StageSummary>* Stages(const RunSummary& summary) {
@@ -47,6 +47,22 @@ std::string StageTable(const RunSummary& summary) {
 
 }  // namespace
 
+std::string HugePageText(const google::protobuf::RepeatedPtrField<pb::StageSummary>& stages) {
+  constexpr double kEnough = 0.9;
+  constexpr uint64_t kFewBytes = 64 << 20;  // the ends of mappings, which fill no huge page, are some of it
+  std::string text;
+  for (const pb::StageSummary& stage : stages) {
+    const double wanted = static_cast<double>(stage.huge_wanted_bytes()),
+                 huge = static_cast<double>(stage.huge_bytes());
+    if (huge >= kEnough * wanted || stage.huge_wanted_bytes() - stage.huge_bytes() < kFewBytes) continue;
+    absl::StrAppendFormat(&text,
+                          "huge pages   stage %d on %s has %.1f of %.1f GiB of its weights in huge pages and reads the "
+                          "rest more slowly; `coordinator doctor` says why, and what to do\n",
+                          stage.stage(), stage.host(), huge / kGiB, wanted / kGiB);
+  }
+  return text;
+}
+
 std::string StatisticsText(const RunSummary& summary) {
   const RunTotals& t = summary.totals;
   std::string text = absl::StrFormat("prompt       %d tokens", t.prompt_tokens);
@@ -72,6 +88,7 @@ std::string StatisticsText(const RunSummary& summary) {
                           RowsAPass(*summary.job), DecodeRowsAPass(*summary.job));
   }
   if (!summary.emulated_link.empty()) absl::StrAppend(&text, "links        emulated: ", summary.emulated_link, "\n");
+  if (const auto* stages = Stages(summary); stages != nullptr) absl::StrAppend(&text, HugePageText(*stages));
   return text + StageTable(summary);
 }
 
@@ -135,7 +152,9 @@ Json StagesJson(const RunSummary& summary) {
                     {"kv_bytes", stage.kv_bytes()},
                     {"scratch_bytes", stage.scratch_bytes()},
                     {"tensor_bytes_read", stage.tensor_bytes_read()},
-                    {"resident_bytes", stage.resident_bytes()}});
+                    {"resident_bytes", stage.resident_bytes()},
+                    {"huge_wanted_bytes", stage.huge_wanted_bytes()},
+                    {"huge_bytes", stage.huge_bytes()}});
   }
   return list;
 }

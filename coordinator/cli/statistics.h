@@ -13,6 +13,9 @@ namespace stagecoach {
 // The lines for stderr, ending in a newline.
 std::string StatisticsText(const RunSummary& summary);
 
+// A line for every stage whose weights are not in huge pages for the most part, as far as that matters; else nothing.
+std::string HugePageText(const google::protobuf::RepeatedPtrField<pb::StageSummary>& stages);
+
 // Prints StatisticsText on stderr, unless -q or no request ran.
 void PrintStatistics(const RunSummary& summary);
 

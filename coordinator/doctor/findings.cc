@@ -25,6 +25,7 @@
 namespace stagecoach {
 namespace {
 
+constexpr double kMostlyHuge = 0.9;           // of the pages of a trial
 constexpr double kBusyShare = 0.5;            // of the cores, by other programs
 constexpr double kSlowLinkBytesPerS = 0.1e9;  // a little less than a Gbit/s
 constexpr double kSlowLatencyUs = 1000;
@@ -48,6 +49,28 @@ struct ProbedHostFacts {
   int threads = 0;  // of all its stages
   int nodes = 1;    // of NUMA memory
 };
+
+// Memory that is not in huge pages is read more slowly, by a tenth or so. What a trial got counts for more than the
+// host's setting: weights are moved into huge pages whatever that says, on Linux 6.1 and later.
+template <typename Warn>
+void FindSmallPages(const ProbedHostFacts& facts, const Warn& warn) {
+  const uint64_t wanted = facts.host.huge_wanted_bytes(), huge = facts.host.huge_bytes();
+  const bool granted = wanted > 0 && static_cast<double>(huge) >= kMostlyHuge * static_cast<double>(wanted);
+  if (facts.host.huge_pages() == "never") {
+    warn(granted ? "huge pages for weights alone: K and V are read more slowly, by a tenth or so"
+                 : "no huge pages: memory is read more slowly, by a tenth or so",
+         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+  } else if (facts.host.huge_pages_denied()) {
+    warn("huge pages are denied to the stage's process: memory is read more slowly, by a tenth or so",
+         "start stages without prctl(PR_SET_THP_DISABLE), which a container's runtime or a batch system has set");
+  } else if (wanted > 0 && !granted) {
+    warn(absl::StrCat(huge >> 20, " of ", wanted >> 20,
+                      " MiB got the huge pages that they asked for: free memory is in pieces too small for them, or "
+                      "looking for larger ones is switched off"),
+         "echo 1 > /proc/sys/vm/compact_memory; "
+         "echo madvise > /sys/kernel/mm/transparent_hugepage/defrag; end what fills the memory");
+  }
+}
 
 void FindWeaknesses(const ProbedHostFacts& facts, Findings* out) {
   const auto warn = [&](std::string found, std::string fix) {
@@ -76,10 +99,7 @@ void FindWeaknesses(const ProbedHostFacts& facts, Findings* out) {
     warn(absl::StrCat(CountOf(facts.nodes, "NUMA node"), ", but ", CountOf(facts.stages, "stage")),
          "give the host a slot for each node: a stage reads the memory of its own node faster");
   }
-  if (facts.host.huge_pages() == "never") {
-    warn("no huge pages: memory is read more slowly, by a tenth or so",
-         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
-  }
+  FindSmallPages(facts, warn);
   const uint64_t shared = kSharedMemoryPerRank * static_cast<uint64_t>(facts.stages + 1);
   if (facts.host.shared_memory_bytes() < shared) {
     warn(absl::StrCat(facts.host.shared_memory_bytes() >> 20, " MiB are free in /dev/shm, where its ranks meet"),

@@ -148,6 +148,8 @@ void JobReport::Describe(int stage, pb::StageSummary* out) const {
   out->set_tensor_bytes_read(record.ready.tensor_bytes_read());
   out->set_streamed_bytes(record.ready.streamed_bytes());
   out->set_bytes_sent(record.heartbeat.bytes_sent());
+  out->set_huge_wanted_bytes(record.ready.huge_wanted_bytes());
+  out->set_huge_bytes(record.ready.huge_bytes());
   out->set_resident_bytes(std::max(record.ready.resident_bytes(), record.heartbeat.resident_bytes()));
 }
 

@@ -242,6 +242,7 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   stage->set_max_prompt_logprobs(job.max_prompt_logprobs());
   stage->set_in_flight(in_flight);
   stage->set_stage_delay_us(job.stage_delay_us());
+  stage->set_step_account(job.step_account());
   if (job.layer_checksums()) stage->set_checksum_layers(static_cast<int32_t>(model.hyper.layer_count()));
   if (job.has_emulated_link()) *stage->mutable_emulated_link() = job.emulated_link();
 }

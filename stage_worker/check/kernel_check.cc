@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRows = 37;  // of a matrix: two full panels and a part of a third
 constexpr int kPanels = (kRows + kPanelRows - 1) / kPanelRows;
-constexpr int kMostColumns = 13;
+constexpr int kMostColumns = 33;  // so many that panels of floats are decoded for all of them
 constexpr int64_t kLongRow = 1056;
 constexpr int kColumnCounts[] = {1, 2, 4, 5, 8, kMostColumns};
 constexpr int64_t kVectorLengths[] = {1, 16, 31, 100, 1024};

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
@@ -56,7 +57,11 @@ bool CanSpin(int threads, const std::vector<int>& cpus, bool contended) {
 }  // namespace
 
 Gang::Gang(int threads, std::vector<int> cpus, bool contended)
-    : threads_(threads), cpus_(std::move(cpus)), spin_(CanSpin(threads, cpus_, contended)) {
+    : threads_(threads),
+      cpus_(std::move(cpus)),
+      spin_(CanSpin(threads, cpus_, contended)),
+      shared_(threads),
+      clocks_(static_cast<size_t>(threads)) {
   CHECK_GE(threads, 1);
   workers_.reserve(threads - 1);
   try {
@@ -90,7 +95,7 @@ void Gang::WorkerMain(int thread) {
   for (uint32_t seen = 0;; ++seen) {
     WaitWhile(generation_, seen, spin_);
     if (work_ == nullptr) return;
-    (*work_)(thread);
+    RunWork(thread);
     if (running_.fetch_sub(1) == 1) running_.notify_one();
   }
 }
@@ -98,14 +103,55 @@ void Gang::WorkerMain(int thread) {
 void Gang::Run(Work work) {
   if (!bound_) Bind(0);
   bound_ = true;
-  if (threads_ == 1) return work(0);
   work_ = &work;
+  const int64_t begin_ns = MonotonicNs();
+  run_begin_ = Ticks();
+  threads_ == 1 ? RunWork(0) : RunOnAll();
+  EndClocks(begin_ns);
+}
+
+void Gang::RunOnAll() {
   running_.store(threads_ - 1, std::memory_order_relaxed);
   generation_.fetch_add(1);
   generation_.notify_all();
   // An exception would leave the other threads in a barrier for ever: it ends the process, as theirs do.
-  [&work]() noexcept { work(0); }();
+  [this]() noexcept { RunWork(0); }();
   for (int left; (left = running_.load(std::memory_order_acquire)) != 0;) WaitWhile(running_, left, spin_);
+}
+
+void Gang::RunWork(int thread) {
+  PartClock& clock = clocks_[static_cast<size_t>(thread)];
+  clock.Start(run_begin_);
+  (*work_)(thread);
+  clock.Arrive();
+}
+
+void Gang::EndClocks(int64_t begin_ns) {
+  const uint64_t end = Ticks();
+  run_ticks_ += end - run_begin_;
+  run_ns_ += MonotonicNs() - begin_ns;
+  for (PartClock& clock : clocks_) clock.End(end, threads_ == 1);
+}
+
+StepAccount Gang::TakeAccount() {
+  const double thread_ticks = static_cast<double>(run_ticks_) * threads_;
+  const double ns_per_tick = thread_ticks > 0 ? static_cast<double>(run_ns_) / thread_ticks : 0;
+  StepAccount account(kStepParts);
+  for (size_t part = 0; part < kStepParts; ++part) {
+    uint64_t busy = 0, wait = 0;
+    for (const PartClock& clock : clocks_) {
+      const PartClock::Totals& totals = clock.totals(static_cast<StepPart>(part));
+      busy += totals.busy_ticks;
+      wait += totals.wait_ticks;
+      account[part].bytes += totals.bytes;
+    }
+    account[part].busy_ns = std::llround(static_cast<double>(busy) * ns_per_tick);
+    account[part].wait_ns = std::llround(static_cast<double>(wait) * ns_per_tick);
+  }
+  for (PartClock& clock : clocks_) clock.Clear();
+  run_ticks_ = 0;
+  run_ns_ = 0;
+  return account;
 }
 
 void Gang::Release() {
@@ -124,13 +170,6 @@ void Gang::Barrier() {
   } else {
     WaitWhile(phase_, phase, spin_);
   }
-}
-
-Gang::Part Gang::Share(int64_t count, int thread, int threads) {
-  const int64_t base = count / threads;
-  const int64_t extra = count % threads;  // the first `extra` threads take one more
-  const int64_t begin = base * thread + std::min<int64_t>(thread, extra);
-  return {begin, begin + base + (thread < extra ? 1 : 0)};
 }
 
 }  // namespace stagecoach

@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "common/step/step_part.h"
+#include "stage_worker/exec/part_clock.h"
+#include "stage_worker/exec/shared_work.h"
 
 namespace stagecoach {
 
@@ -36,15 +39,25 @@ class Gang {
   // Inside work: returns when every thread has arrived. Spins briefly (if spins()), then sleeps.
   void Barrier();
 
-  // The part [begin, end) of `count` items that thread `thread` of `threads` works on: contiguous, even.
-  struct Part {
-    int64_t begin, end;
-  };
-  static Part Share(int64_t count, int thread, int threads);
+  // Inside work, on thread `thread`: its time in Run, which begins in StepPart::kWaking and goes on in kOther. What it
+  // waits for the others at the end of Run is booked behind its last part.
+  PartClock& clock(int thread) { return clocks_[static_cast<size_t>(thread)]; }
+
+  // What all threads did in Run since the last call. By the thread that calls Run.
+  StepAccount TakeAccount();
+
+  using Part = WorkPart;
+  static Part Share(int64_t count, int thread, int threads) { return ShareOfWork(count, thread, threads); }
+
+  // Inside work: what all threads divide while they do it.
+  SharedWork& shared() { return shared_; }
 
  private:
   static constexpr size_t kCacheLine = 64;
 
+  void RunOnAll();
+  void RunWork(int thread);
+  void EndClocks(int64_t begin_ns);
   void Stop();  // ends and joins the workers that were started
   void Bind(int thread) const;
   void WorkerMain(int thread);
@@ -54,6 +67,12 @@ class Gang {
   const bool spin_;  // this process has a CPU for every thread, and no other is known to want them
   std::vector<std::thread> workers_;
   bool bound_ = false;  // of the thread that calls Run
+  SharedWork shared_;
+
+  std::vector<PartClock> clocks_;  // [threads]
+  uint64_t run_begin_ = 0;         // Ticks of the current Run
+  uint64_t run_ticks_ = 0;         // of all Runs since the last account, by both clocks
+  int64_t run_ns_ = 0;
 
   // Published by the increment of generation_, and constant until running_ is 0. nullptr ends the workers.
   const Work* work_ = nullptr;

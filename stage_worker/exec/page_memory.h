@@ -17,8 +17,11 @@
 
 namespace stagecoach {
 
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
 // Large anonymous memory for weights and KV: zeroed, page-aligned, resident only where touched, in 2 MiB pages if the
-// kernel grants them (a tenth more read bandwidth than with 4 KiB pages). Move-only; constness is that of the pointer.
+// kernel grants them (a tenth more read bandwidth than with 4 KiB pages; huge_pages.h finds out). Move-only; constness
+// is that of the pointer.
 class PageMemory {
  public:
   PageMemory() = default;
@@ -62,7 +65,6 @@ class PageMemory {
   size_t size() const { return size_; }
 
  private:
-  static constexpr size_t kHugePage = size_t{2} << 20;
   void* map_ = nullptr;
   size_t map_bytes_ = 0;
   uint8_t* data_ = nullptr;

@@ -16,6 +16,7 @@ namespace stagecoach {
 
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
+extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512VnniKernels;
 extern const Kernels kAvx512Bf16Kernels;
@@ -32,8 +33,7 @@ std::vector<Isa> ListIsas();
 // The pack_panel of every table, and its scalar twin: one layout for all instruction sets.
 PackFn PackPanel, PackPanelScalar;
 
-// Scalar kernels that every table may use.
-void RoundRow(const float* x, int64_t cols, uint16_t* out);
+// What every table may use for its last pairs.
 void RopeFrom(int first, float* head, const float* cos, const float* sin, int head_dim, bool halves);  // pairs
 
 // A block of 32 columns of one lane: codes without their bias, and scale and minimum of each half (the same for both
@@ -114,24 +114,41 @@ struct MatmulTiles {
   MatmulTileFn single[kMaxTileColumns + 1];
 };
 
-// The tiles of the float types.
+// The tiles of a float type: `stream` for up to few_columns, which are bound by reading the weights, `wide` for more.
+// With to_floats, `wide` are tiles of F32: `decoded` columns of as many panels as they take at once become floats in a
+// cache, [cols][kPanelRows] for each panel, once for all columns.
+inline constexpr int64_t kMostDecodedFloats = 8 << 10;
 struct FloatTiles {
-  MatmulTiles f32, f16, bf16;
+  int few_columns;
+  MatmulTiles stream, wide;
+  void (*to_floats)(const uint8_t* panel, int64_t cols, float* out) = nullptr;
+  int64_t decoded = 0;
 };
+struct FloatTables {
+  FloatTiles f32, f16, bf16;
+};
+extern const FloatTables kFloatTilesAvx2, kFloatTilesAvx512, kFloatTilesNeon;
+extern const FloatTiles kBf16TilesAvx512Bf16;  // by the dot instruction of pairs
 
-// A matmul by tiles, of a float type. Works on groups of panels (parts of long ones) that stay in the second-level
-// cache for all columns.
+// A matmul by tiles. Works on groups of panels (parts of long ones) that stay in a cache for all columns.
+void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
+                   int64_t out_stride);
 void MatmulByTiles(const FloatTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
                    int64_t out_stride);
-void MatmulByTiles(const MatmulTiles& tiles, const PanelSpan& weights, const Activations& in, int columns, float* out,
+void MatmulByTiles(const FloatTables& tables, const PanelSpan& weights, const Activations& in, int columns, float* out,
                    int64_t out_stride);
 
 // --- attention ---
 
-// The attention functions of the tables.
-StoreFn StoreKScalar, StoreVScalar, StoreKAvx2, StoreVAvx2, StoreKAvx512, StoreVAvx512;
-AttendFn AttendScalar, AttendAvx2, AttendAvx512, AttendNeon;
+// The attention functions of the scalar table.
+StoreFn StoreKScalar, StoreVScalar;
+AttendFn AttendScalar;
 MergeFn MergeAttentionScalar;
+
+template <KvType kType>
+inline constexpr int64_t kKvBytes = kType == KvType::kF32    ? 4
+                                    : kType == KvType::kQ8_0 ? 1
+                                                             : 2;  // of an element
 
 // Where the elements begin in a tile: behind the scales of Q8_0, kKvScaleBytes for each group of dimensions.
 inline constexpr int64_t kKvScaleBytes = kTilePositions * 4;
@@ -157,14 +174,14 @@ using AttendTileFn = void (*)(const AttendTile& tile);
 struct AttendTiles {
   int max_columns;
   AttendTileFn tile[kMaxAttendColumns + 1];
-  // For max_columns and K and V that an earlier tile has read: does not prefetch. nullptr: the same.
-  AttendTileFn again = nullptr;
+  AttendTileFn again;  // of max_columns, for K and V that an earlier tile has read: does not prefetch
 };
 
 // By type.
 struct AttendTables {
   AttendTiles f32, f16, bf16, q8_0;
 };
+extern const AttendTables kAttendTilesAvx2, kAttendTilesAvx512, kAttendTilesNeon;
 
 // An attend by tiles; skips columns that see nothing.
 void AttendByTiles(const AttendTables& tables, const AttentionSpan& span, const float* q, int64_t q_stride,
@@ -203,10 +220,20 @@ inline constexpr int kDeltaSums = 4;  // of a sum over the keys
 
 // --- measuring ---
 
+// How a thread reads: as so many streams (1, 2 or 4), equal parts of the memory by turns of 256 bytes; and with a
+// prefetch so many bytes ahead in each, 0: none, which leaves that to the hardware.
+struct ReadPattern {
+  int streams = 1;
+  int ahead = 0;
+};
+// What the fastest pattern depends on is the processor: its prefetchers, and how many misses it has under way.
+inline constexpr ReadPattern kReadPatterns[] = {{1, 0}, {2, 0}, {4, 0}, {1, 2048}, {2, 2048}, {4, 1024}};
+
 // The ceilings of an instruction set, as loops to time: reading memory, and multiply-adds in registers. Thread-safe.
 struct PeakLoops {
-  // Adds up `bytes` bytes, a multiple of 256, from a 64-byte aligned address, as fast as one thread can read them.
-  uint64_t (*read)(const uint8_t* data, size_t bytes);
+  // Adds up `bytes` bytes, a multiple of 256, from a 64-byte aligned address, in 64-bit words; as fast as one thread
+  // can read them in this pattern.
+  uint64_t (*read)(const uint8_t* data, size_t bytes, const ReadPattern& pattern);
 
   // Each runs `rounds` rounds of independent multiply-adds and returns how many operations that were; a multiply-add of
   // one element is two. int8: products of bytes added to 32-bit sums, in as many instructions as the set needs for it.
@@ -220,10 +247,11 @@ struct PeakLoops {
 const PeakLoops& PeakLoopsOf(const Kernels& kernels);
 
 // The loops of the units.
-uint64_t PeakReadAvx2(const uint8_t* data, size_t bytes);
+uint64_t PeakReadAvx2(const uint8_t* data, size_t bytes, const ReadPattern& pattern);
 double PeakInt8Avx2(int64_t rounds);
 double PeakF32Avx2(int64_t rounds);
-uint64_t PeakReadAvx512(const uint8_t* data, size_t bytes);
+double PeakInt8AvxVnni(int64_t rounds);
+uint64_t PeakReadAvx512(const uint8_t* data, size_t bytes, const ReadPattern& pattern);
 double PeakInt8Avx512(int64_t rounds);
 double PeakF32Avx512(int64_t rounds);
 double PeakInt8Avx512Vnni(int64_t rounds);

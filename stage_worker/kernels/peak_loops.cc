@@ -1,8 +1,11 @@
 #include <cstring>
+#include <iterator>
+#include <numeric>
 
 #include "common/job/job_choices.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/kernels.h"
+#include "stage_worker/kernels/peak_read.h"
 
 namespace stagecoach {
 namespace {
@@ -15,16 +18,24 @@ void Keep(T* lanes) {
   asm volatile("" : : "r"(lanes) : "memory");
 }
 
-uint64_t ReadScalar(const uint8_t* data, size_t bytes) {
-  uint64_t sums[8] = {};
-  for (size_t i = 0; i < bytes; i += 64) {
-    uint64_t words[8];
-    std::memcpy(words, data + i, sizeof(words));
-    for (int j = 0; j < 8; ++j) sums[j] += words[j];
+// Vectors of the baseline.
+class Sums {
+ public:
+  void Add(const uint8_t* at) {
+    for (size_t i = 0; i < kPeakStep; i += sizeof(sums_)) {
+      uint64_t words[std::size(sums_)];
+      std::memcpy(words, at + i, sizeof(words));
+      for (size_t j = 0; j < std::size(sums_); ++j) sums_[j] += words[j];
+    }
   }
-  uint64_t sum = 0;
-  for (uint64_t part : sums) sum += part;
-  return sum;
+  uint64_t Total() const { return std::accumulate(std::begin(sums_), std::end(sums_), uint64_t{0}); }
+
+ private:
+  uint64_t sums_[8] = {};
+};
+
+uint64_t ReadScalar(const uint8_t* data, size_t bytes, const ReadPattern& pattern) {
+  return ReadInPattern<Sums>(data, bytes, pattern);
 }
 
 // Plain loops, as the compiler vectorises them for the baseline.
@@ -62,6 +73,7 @@ constexpr NamedLoops kLoops[] = {
     {InstructionSetName(kScalar), {ReadScalar, Int8Scalar, nullptr, F32Scalar}},
 #if defined(__x86_64__)
     {InstructionSetName(kAvx2), {PeakReadAvx2, PeakInt8Avx2, nullptr, PeakF32Avx2}},
+    {InstructionSetName(kAvxVnni), {PeakReadAvx2, PeakInt8AvxVnni, nullptr, PeakF32Avx2}},
     {InstructionSetName(kAvx512), {PeakReadAvx512, PeakInt8Avx512, nullptr, PeakF32Avx512}},
     {InstructionSetName(kAvx512Vnni), {PeakReadAvx512, PeakInt8Avx512Vnni, nullptr, PeakF32Avx512}},
     {InstructionSetName(kAvx512Bf16), {PeakReadAvx512, PeakInt8Avx512Vnni, PeakBf16Avx512Bf16, PeakF32Avx512}},

@@ -28,7 +28,7 @@ std::vector<Isa> ListIsas() {
   for (const Kernels* kernels : {
          &kScalarKernels,
 #if defined(__x86_64__)
-             &kAvx2Kernels, &kAvx512Kernels, &kAvx512VnniKernels, &kAvx512Bf16Kernels,
+             &kAvx2Kernels, &kAvxVnniKernels, &kAvx512Kernels, &kAvx512VnniKernels, &kAvx512Bf16Kernels,
 #elif defined(__aarch64__)
            &kNeonKernels, &kNeonI8mmKernels,
 #endif

@@ -4,44 +4,33 @@
 // Attention over one granule, written with vector_math.h's vectors: scores of kLanes positions and values of kLanes
 // dimensions a vector. Included by the attend_*.cc units behind the header of their instruction set.
 
+#include <utility>
+
 #include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {
 
 // What the unit defines.
-template <KvType kType>
-inline Floats LoadStored(const uint8_t* p);  // kLanes elements of the stored type; of Q8_0, the codes
-// The first `count` elements of a vector; the memory of the others is not touched.
-template <KvType kType>
-inline Floats LoadFirst(const uint8_t* p, int count);
-inline Floats LoadFirstFloats(const float* p, int count);
-inline void StoreFirstFloats(float* p, int count, Floats x);
-// What a column does not see of the first and the last tile of its scores becomes -inf: those places may hold anything.
-inline void HideUnseen(float* p, int begin, int limit);
-inline float Tree(const Floats* lanes);   // TreeSum of 16 lanes
 constexpr int ScoreTiles(int columns);    // tiles of positions that Scores takes at once
 constexpr int ValueVectors(int columns);  // vectors of dimensions that Values takes at once, at least 2
 
 constexpr int kTileVectors = kTilePositions / kLanes;
 
 template <KvType kType>
-inline constexpr int64_t kBytes = kType == KvType::kF32    ? 4
-                                  : kType == KvType::kQ8_0 ? 1
-                                                           : 2;
+inline Floats LoadStored(const uint8_t* p) {  // of Q8_0, the codes
+  if constexpr (kType == KvType::kF32) return Load(p);
+  if constexpr (kType == KvType::kF16) return LoadHalves(p);
+  if constexpr (kType == KvType::kBF16) return LoadBf16(p);
+  return LoadCodes(p);
+}
 
-#if !defined(__AVX512F__)  // which has masks for these
+// The first `count` elements of a vector; the memory of the others is not touched.
 template <KvType kType>
 inline Floats LoadFirst(const uint8_t* p, int count) {
   uint8_t bytes[kLanes * 4] = {};
-  std::memcpy(bytes, p, count * kBytes<kType>);
+  std::memcpy(bytes, p, count * kKvBytes<kType>);
   return LoadStored<kType>(bytes);
-}
-
-inline Floats LoadFirstFloats(const float* p, int count) {
-  float all[kLanes] = {};
-  std::memcpy(all, p, count * sizeof(float));
-  return Load(all);
 }
 
 inline void StoreFirstFloats(float* p, int count, Floats x) {
@@ -50,11 +39,11 @@ inline void StoreFirstFloats(float* p, int count, Floats x) {
   std::memcpy(p, all, count * sizeof(float));
 }
 
+// What a column does not see of the first and the last tile of its scores becomes -inf: those places may hold anything.
 inline void HideUnseen(float* p, int begin, int limit) {
   for (int j = begin / kTilePositions * kTilePositions; j < begin; ++j) p[j] = -__builtin_inff();
   for (int j = limit; j < (limit + kTilePositions - 1) / kTilePositions * kTilePositions; ++j) p[j] = -__builtin_inff();
 }
-#endif
 
 // Scales of Q8_0: those of vector v of a tile's positions for a group of dimensions.
 inline Floats LoadScales(const uint8_t* tile, int64_t group, int v) {
@@ -63,25 +52,48 @@ inline Floats LoadScales(const uint8_t* tile, int64_t group, int v) {
 
 // Vectors of stored elements in a line of the cache.
 template <KvType kType>
-inline constexpr int kLineVectors = 64 / (kLanes * kBytes<kType>);
+inline constexpr int kLineVectors = 64 / (kLanes * kKvBytes<kType>);
 
-// Asks for a line that is read a phase later: V while K is read, and the next K while V is.
+// Asks for a line that is read a phase later: V while K is read, and the next K while V is. A processor whose queue is
+// full drops such a request, so lines are asked for again shortly before they are read, kSoonBytes of K and a tile of V
+// ahead; not with one column of Q8_0, which gains nothing. (Loading lines so that the queue cannot overflow was
+// slower.)
 inline void Ahead(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }
+inline void Soon(const uint8_t* p) { __builtin_prefetch(p, 0, 3); }
+constexpr int kSoonBytes = 4096;
+template <KvType kType, int C>
+constexpr bool kAsksAgain = C > 1 || kType != KvType::kQ8_0;
+
+// The elements of T tiles of K, of the T tiles that are read after them, and of V's tiles of the same positions.
+template <int T>
+struct KeyTiles {
+  const uint8_t* codes[T];
+  const uint8_t* next[T];
+  const uint8_t* values[T];
+};
 
 // part += K^T q over the dimensions [begin, end), for T tiles of positions and C columns. V's tiles are asked for at
 // the places that are read in K's.
 template <KvType kType, int C, int T, bool kAhead>
-inline void AddScores(const uint8_t* const* codes, const uint8_t* const* v_codes, const float* const* q, int begin,
-                      int end, Floats (*part)[kTileVectors * T]) {
+inline void AddScores(const KeyTiles<T>& tiles, int head_dim, const float* const* q, int begin, int end,
+                      Floats (*part)[kTileVectors * T]) {
   constexpr int kVectors = kTileVectors * T;
-  constexpr int kLine = kAhead ? 64 / (kTilePositions * kBytes<kType>) : 1;  // dimensions
+  constexpr int kDimBytes = kTilePositions * kKvBytes<kType>;
+  constexpr int kLine = kAhead ? 64 / kDimBytes : 1;  // dimensions
+  constexpr int kSoonDims = kSoonBytes / kDimBytes / T;
   for (int line = begin; line < end; line += kLine) {
-    for (int t = 0; kAhead && t < T; ++t) Ahead(v_codes[t] + line * kTilePositions * kBytes<kType>);
+    const bool later = line + kSoonDims >= head_dim;
+    const uint8_t* const* const soon = later ? tiles.next : tiles.codes;
+    const int at = later ? line + kSoonDims - head_dim : line + kSoonDims;
+    for (int t = 0; kAhead && t < T; ++t) {
+      Ahead(tiles.values[t] + line * kDimBytes);
+      if constexpr (kAsksAgain<kType, C>) Soon(soon[t] + at * kDimBytes);
+    }
     for (int d = line; d < line + kLine; ++d) {
       // The registers hold the sums and the fewer of the two factors.
       const auto load = [&](int t) {
-        return LoadStored<kType>(codes[t / kTileVectors] +
-                                 (d * kTilePositions + t % kTileVectors * kLanes) * kBytes<kType>);
+        return LoadStored<kType>(tiles.codes[t / kTileVectors] +
+                                 (d * kTilePositions + t % kTileVectors * kLanes) * kKvBytes<kType>);
       };
       if constexpr (C == 1) {
         const Floats query = Set(q[0][d]);
@@ -103,13 +115,14 @@ template <KvType kType, int C, int T, bool kAhead>
 void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
   constexpr int kVectors = kTileVectors * T;
   const int head_dim = tile.span->head_dim;
-  const uint8_t* k_tiles[T];
-  const uint8_t* codes[T];
-  const uint8_t* v_codes[T];
+  const uint8_t* const* const k_tiles = tile.span->k_tiles + first;
+  const uint8_t* const* const v_tiles = tile.span->v_tiles + first;
+  const int64_t k_offset = KvCodesOffset(kType, head_dim), v_offset = KvCodesOffset(kType, tile.span->value_dim);
+  KeyTiles<T> tiles;
   for (int t = 0; t < T; ++t) {
-    k_tiles[t] = tile.span->k_tiles[first + t];
-    codes[t] = k_tiles[t] + KvCodesOffset(kType, head_dim);
-    v_codes[t] = tile.span->v_tiles[first + t] + KvCodesOffset(kType, tile.span->value_dim);
+    tiles.codes[t] = k_tiles[t] + k_offset;
+    tiles.next[t] = (first + T + t) * kTilePositions < tile.limit ? k_tiles[T + t] + k_offset : tiles.codes[t];
+    tiles.values[t] = v_tiles[t] + v_offset;
   }
   const float* q[C];
   for (int c = 0; c < C; ++c) q[c] = tile.q[c];
@@ -120,9 +133,9 @@ void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
     for (int c = 0; c < C; ++c) {
       for (int t = 0; t < kVectors; ++t) part[c][t] = Set(0.0f);
     }
-    AddScores<kType, C, T, kAhead>(codes, v_codes, q, begin, begin + step, part);
+    AddScores<kType, C, T, kAhead>(tiles, head_dim, q, begin, begin + step, part);
     for (int t = 0; kAhead && kType == KvType::kQ8_0 && t < T; ++t) {
-      Ahead(tile.span->v_tiles[first + t] + begin / kKvGroup * kKvScaleBytes);
+      Ahead(v_tiles[t] + begin / kKvGroup * kKvScaleBytes);
     }
     for (int t = 0; t < kVectors; ++t) {
       Floats scale;
@@ -150,16 +163,18 @@ inline float Softmax(float* p, int begin, int limit, float* sum) {
   for (int j = first; j < end; j += kLanes) largest = Max(largest, Load(p + j));
   const float max = ReduceMax(largest) + 0.0f;
   if (max == -__builtin_inff()) return max;
-  Floats lanes[kTileVectors] = {};
+  Floats sums[kTileVectors] = {};
   for (int j = first; j < end; j += kTilePositions) {
     for (int v = 0; v < kTileVectors; ++v) {
       float* place = p + j + v * kLanes;
       const Floats weights = Exp(Load(place) - Set(max));
       Store(place, weights);
-      lanes[v] = lanes[v] + weights;
+      sums[v] = sums[v] + weights;
     }
   }
-  *sum = Tree(lanes);
+  float lanes[kTilePositions];
+  for (int v = 0; v < kTileVectors; ++v) Store(lanes + v * kLanes, sums[v]);
+  *sum = TreeSum(lanes);
   return max;
 }
 
@@ -206,21 +221,29 @@ void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
 template <KvType kType, int N, int D, int G, bool kPart, bool kAhead>
 inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride, int begin,
                       int end, int64_t d, int part, Floats (*acc)[D]) {
-  for (int j = begin; j < end; ++j) {
-    const uint32_t tile = static_cast<uint32_t>(j) / kTilePositions, lane = static_cast<uint32_t>(j) % kTilePositions;
-    const int64_t offset = (lane * static_cast<int64_t>(span.value_dim) + d) * kBytes<kType>;
-    const uint8_t* row = span.v_tiles[tile] + KvCodesOffset(kType, span.value_dim) + offset;
-    const uint8_t* next = span.next_k_tiles[tile] + KvCodesOffset(kType, span.head_dim) + offset;
-    for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) Ahead(next + i * kLanes * kBytes<kType>);
-    const auto load = [&](int i) {
-      return kPart ? LoadFirst<kType>(row, part) : LoadStored<kType>(row + i * kLanes * kBytes<kType>);
-    };
-    Floats v[D];
-    for (int i = 0; N > 1 && i < D; ++i) v[i] = load(i);
-    for (int c = 0; c < N; ++c) {
-      for (int g = 0; g < G; ++g) {
-        const Floats weight = Set(weights[g * stride + c][j]);
-        for (int i = g * D / G; i < (g + 1) * D / G; ++i) acc[c][i] = Fma(weight, N > 1 ? v[i] : load(i), acc[c][i]);
+  const int64_t row_bytes = span.value_dim * kKvBytes<kType>;
+  const int64_t v_offset = KvCodesOffset(kType, span.value_dim), k_offset = KvCodesOffset(kType, span.head_dim);
+  for (int j = begin; j < end;) {
+    const int tile = j / kTilePositions, tile_end = (tile + 1) * kTilePositions, stop = tile_end < end ? tile_end : end;
+    const int64_t offset = j % kTilePositions * row_bytes + d * kKvBytes<kType>;
+    const uint8_t* row = span.v_tiles[tile] + v_offset + offset;
+    const uint8_t* soon = span.v_tiles[tile_end < end ? tile + 1 : tile] + v_offset + offset;
+    const uint8_t* next = span.next_k_tiles[tile] + k_offset + offset;
+    for (; j < stop; ++j, row += row_bytes, soon += row_bytes, next += row_bytes) {
+      for (int i = 0; kAhead && i < D; i += kLineVectors<kType>) {
+        Ahead(next + i * kLanes * kKvBytes<kType>);
+        if constexpr (kAsksAgain<kType, N>) Soon(soon + i * kLanes * kKvBytes<kType>);
+      }
+      const auto load = [&](int i) {
+        return kPart ? LoadFirst<kType>(row, part) : LoadStored<kType>(row + i * kLanes * kKvBytes<kType>);
+      };
+      Floats v[D];
+      for (int i = 0; N > 1 && i < D; ++i) v[i] = load(i);
+      for (int c = 0; c < N; ++c) {
+        for (int g = 0; g < G; ++g) {
+          const Floats weight = Set(weights[g * stride + c][j]);
+          for (int i = g * D / G; i < (g + 1) * D / G; ++i) acc[c][i] = Fma(weight, N > 1 ? v[i] : load(i), acc[c][i]);
+        }
       }
     }
   }
@@ -307,7 +330,7 @@ void CapScores(const AttendTile& tile, float (*scores)[kAttentionGranule]) {
   }
 }
 
-template <KvType kType, int C, bool kAhead = true>
+template <KvType kType, int C, bool kAhead>
 void Tile(const AttendTile& tile) {
   constexpr int kScoreTiles = ScoreTiles(C), kValueVectors = ValueVectors(C);
   Weights<C> w;
@@ -327,6 +350,20 @@ void Tile(const AttendTile& tile) {
     for (; d + kLanes <= value_dim; d += kLanes) Values<kType, C, 1, false, kAhead>(tile, w, d, 0);
     if (d < value_dim) Values<kType, C, 1, true, kAhead>(tile, w, d, value_dim - d);
   }
+}
+
+// The tiles of 1 .. kColumns columns. kAhead: they prefetch.
+template <KvType kType, bool kAhead, int... kBefore>
+constexpr AttendTiles TilesOf(std::integer_sequence<int, kBefore...>) {
+  constexpr int kColumns = sizeof...(kBefore);
+  return {kColumns, {nullptr, Tile<kType, kBefore + 1, kAhead>...}, Tile<kType, kColumns, false>};
+}
+
+template <int kColumns, bool kAhead>
+constexpr AttendTables TablesOf() {
+  constexpr std::make_integer_sequence<int, kColumns> kBefore;
+  return {TilesOf<KvType::kF32, kAhead>(kBefore), TilesOf<KvType::kF16, kAhead>(kBefore),
+          TilesOf<KvType::kBF16, kAhead>(kBefore), TilesOf<KvType::kQ8_0, kAhead>(kBefore)};
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #define STAGECOACH_STAGE_WORKER_KERNELS_VECTOR_INTEGER_H_
 
 // Matrix products of the integer types in tiles of one panel and up to four columns, written with vector_math.h's
-// vectors: kVectors of them are the 16 rows of a panel. Included by integer_avx2.cc and neon_integer.h, behind the
+// vectors: kVectors of them are the 16 rows of a panel. Included by avx2_integer.h and neon_integer.h, behind the
 // header of their instruction set.
 //
 // A few columns read the packed panel; more share a decoded copy of a piece of it. Either piece stays in the
@@ -21,10 +21,10 @@ constexpr int64_t kPieceBlocks = 16;  // of a piece that stays in the first-leve
 
 // What a tile needs to know about a type whose codes are decoded to bytes.
 struct Shape {
-  int steps;    // of integer_avx2.cc: products of a group that are added up in 16 bits; 0: signed codes of 8 bits
+  int steps;    // of integer_avx2.cc: products of a group that are added up in 16 bits; 0: none
   bool halves;  // as in IntegerLayout
   bool minima;
-  int bias;  // of the bytes; a power of two, or 0
+  int bias;  // of the bytes; a power of two, or 0: codes of 8 bits are signed then
 };
 
 // The activations of a tile, from its first block on.
@@ -117,7 +117,7 @@ struct PanelSource {
     constexpr F kFormat = kLayout.codes;
     Bytes code;
     if constexpr (kFormat == F::kU8) {
-      code = Minus(vector(g), 128);
+      code = Minus(vector(g), 128 - kShape.bias);
     } else if constexpr (kFormat == F::kBit) {
       code = KeepBits(Shift<1 - g>(vector(0)), 2);
     } else if constexpr (kFormat == F::k2Bits || kFormat == F::k2BitsBit) {

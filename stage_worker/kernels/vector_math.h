@@ -2,22 +2,35 @@
 #define STAGECOACH_STAGE_WORKER_KERNELS_VECTOR_MATH_H_
 
 // Functions of a vector of floats, for every instruction set; part of avx2.h, avx512.h and neon.h, which define:
-//   Floats, Doubles, Ints, Mask       kLanes floats; half as many doubles; as many 32-bit integers; which lanes
+//   Floats, Ints, Mask                kLanes floats or 32-bit integers; which lanes
+//   Doubles, Longs                    half as many doubles or 64-bit integers
 //   Set, Load, Store, StoreInts       one value in all lanes; lanes of any address
 //   Fma, FmaMinus                     a * b + c, a * b - c
 //   Max, Min                          where one is a NaN, a NaN or the second
 //   MaxNumber                         where the first is a NaN, the second
-//   Magnitude, WithSignOf, ToInts     |x|; a magnitude with the sign of x; rounded to the nearest even
-//   NotBelow, AtLeast                 !(a < b), a >= b
-//   Either, Any, Select, ReduceMax    of masks and lanes
+//   Magnitude, WithSignOf             |x|; a magnitude with the sign of x
+//   ToInts, Bits                      rounded to the nearest even; the same bits
+//   LoadHalves, LoadBf16, LoadCodes   kLanes F16, BF16 or int8 values
+//   StoreHalves, StoreBf16            rounded to the nearest even; every NaN becomes a quiet one
+//   NotBelow, AtLeast, Over           !(a < b), a >= b, a > b
+//   Either, Without, Any              of masks: a or b, a but not b, whether there is a lane in it
+//   Select, ReduceMax                 by lane; of all lanes
 //   TimesPowerOfTwo                   y * 2^n, rounded once, for n and n + kRoundFloat
 
 #include <cstdint>
+#include <cstring>
 
 #include "stage_worker/kernels/isa_tables.h"
 
 namespace stagecoach {
 namespace {
+
+// The first `count` lanes; the memory of the others is not touched.
+inline Floats LoadFirstFloats(const float* p, int count) {
+  float all[kLanes] = {};
+  std::memcpy(all, p, count * sizeof(float));
+  return Load(all);
+}
 
 template <int kCount>
 inline Floats Polynomial(const float (&coefficients)[kCount], Floats x) {

@@ -4,6 +4,8 @@
 // The functions over single rows of the vectorised tables (kernels.h), written with vector_math.h's vectors. Included
 // by kernels_avx2.cc, kernels_avx512.cc and kernels_neon.cc, behind the header of their instruction set.
 
+#include <cfloat>
+
 #include "common/job/job_choices.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/sampling.h"
@@ -19,11 +21,84 @@ inline Doubles High(Floats x);
 inline Doubles AddSquare(Doubles sum, Doubles x);  // fused
 inline void StoreDoubles(double* p, Doubles x);
 inline void RotatePairs(float* head, const float* cos, const float* sin);  // kRotatedPairs pairs (2i, 2i + 1)
-void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts);
+inline Ints LowBytes(Ints x);                                              // the low byte of every lane, with its sign
+inline int32_t SumOfHalf(const Ints* half);                                // of kActivationGroup / 2 integers
+inline void StoreBytes(int8_t* p, const Ints* values);                     // kActivationGroup integers of a byte each
 
+constexpr int kRotatedPairs = kLanes > 8 ? 8 : 4;
 constexpr int kDoubleLanes = kLanes / 2;
 constexpr int kSumLanes = 16;  // lanes of every sum over a row
 constexpr int kSumVectors = kSumLanes / kDoubleLanes;
+
+// A group of 32 as its scale, which is returned, and integers: quantize_row for any x, as the scalar kernel does it.
+inline float QuantizeGroup(const float* x, Ints* values) {
+  constexpr int kVectors = kActivationGroup / kLanes;
+  Floats largest = Set(0.0f);
+  for (int v = 0; v < kVectors; ++v) largest = MaxNumber(Magnitude(Load(x + v * kLanes)), largest);
+  const float quotient = ReduceMax(largest) / 127.0f;
+  const float scale = quotient < FLT_MIN ? 0.0f : quotient;
+  for (int v = 0; v < kVectors; ++v) {
+    values[v] = scale == 0.0f ? Ints{} : LowBytes(Bits(Load(x + v * kLanes) / Set(scale) + Set(kRoundFloat)));
+  }
+  return scale;
+}
+
+void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int32_t* starts, int32_t* half_starts) {
+  for (int64_t b = 0; b < cols / kActivationGroup; ++b) {
+    Ints values[kActivationGroup / kLanes];
+    scales[b] = QuantizeGroup(x + b * kActivationGroup, values);
+    StoreBytes(q + b * kActivationGroup, values);
+    half_starts[2 * b] = StartOf(SumOfHalf(values));
+    half_starts[2 * b + 1] = StartOf(SumOfHalf(values + kActivationGroup / 2 / kLanes));
+    starts[b] = half_starts[2 * b] + half_starts[2 * b + 1];
+  }
+}
+
+void RoundToBf16(const float* x, int64_t cols, uint16_t* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= cols; i += kLanes) StoreBf16(reinterpret_cast<uint8_t*>(out + i), Load(x + i));
+  kScalarKernels.round_row(x + i, cols - i, out + i);
+}
+
+// One head's K or V at a lane of a tile: K's elements lie kTilePositions apart, V's side by side.
+template <KvType kType, bool kKeys>
+void StoreHeadAs(const float* x, int dims, int lane, uint8_t* tile) {
+  constexpr int64_t kSize = kKvBytes<kType>;
+  constexpr int kCount = kType == KvType::kQ8_0 ? kKvGroup : kLanes;
+  uint8_t* const elements = tile + KvCodesOffset(kType, dims);
+  for (int d = 0; d < dims; d += kCount) {
+    alignas(Floats) uint8_t some[kCount * kSize];
+    if constexpr (kType == KvType::kQ8_0) {
+      Ints values[kKvGroup / kLanes];
+      const float scale = QuantizeGroup(x + d, values);
+      std::memcpy(tile + d / kKvGroup * kKvScaleBytes + lane * 4, &scale, sizeof(scale));
+      StoreBytes(reinterpret_cast<int8_t*>(some), values);
+    } else {
+      const Floats values = dims - d >= kLanes ? Load(x + d) : LoadFirstFloats(x + d, dims - d);
+      if constexpr (kType == KvType::kF32) Store(some, values);
+      if constexpr (kType == KvType::kF16) StoreHalves(some, values);
+      if constexpr (kType == KvType::kBF16) StoreBf16(some, values);
+    }
+    const int count = dims - d < kCount ? dims - d : kCount;
+    if constexpr (kKeys) {
+      uint8_t* const column = elements + (int64_t{d} * kTilePositions + lane) * kSize;
+      for (int i = 0; i < count; ++i) std::memcpy(column + i * kTilePositions * kSize, some + i * kSize, kSize);
+    } else {
+      uint8_t* const row = elements + (int64_t{lane} * dims + d) * kSize;
+      count == kCount ? std::memcpy(row, some, sizeof(some)) : std::memcpy(row, some, count * kSize);
+    }
+  }
+}
+
+template <bool kKeys>
+void StoreHead(KvType type, const float* x, int dims, int lane, uint8_t* tile) {
+  switch (type) {
+    case KvType::kF32: return StoreHeadAs<KvType::kF32, kKeys>(x, dims, lane, tile);
+    case KvType::kF16: return StoreHeadAs<KvType::kF16, kKeys>(x, dims, lane, tile);
+    case KvType::kBF16: return StoreHeadAs<KvType::kBF16, kKeys>(x, dims, lane, tile);
+    case KvType::kQ8_0: return StoreHeadAs<KvType::kQ8_0, kKeys>(x, dims, lane, tile);
+  }
+}
 
 inline void SumSquares(const float* x, int64_t n, double* lanes) {
   Doubles sums[kSumVectors] = {};
@@ -179,22 +254,27 @@ void MergeAttention(const AttentionState& granule, int columns, int value_dim, A
   }
 }
 
-// The float types' product, or the integer types'.
-template <MatmulFn* kFloat, MatmulFn* kInteger>
+// The product of the float types by tiles, or that of the integer types.
+template <const FloatTables& kFloat, MatmulFn* kInteger>
 void Matmul(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
-  const bool is_float = FindIntegerLayout(weights.type) == nullptr;
-  (is_float ? kFloat : kInteger)(weights, in, columns, out, out_stride);
+  if (FindIntegerLayout(weights.type) != nullptr) return kInteger(weights, in, columns, out, out_stride);
+  MatmulByTiles(kFloat, weights, in, columns, out, out_stride);
 }
 
-constexpr Kernels TableOf(InstructionSet set, bool bf16_dot, void (*round_row)(const float*, int64_t, uint16_t*),
-                          MatmulFn* matmul, StoreFn* store_k, StoreFn* store_v, AttendFn* attend,
+template <const AttendTables& kTables>
+void Attend(const AttentionSpan& span, const float* q, int64_t q_stride, const int32_t* begins, const int32_t* limits,
+            int columns, AttentionState state) {
+  AttendByTiles(kTables, span, q, q_stride, begins, limits, columns, state);
+}
+
+constexpr Kernels TableOf(InstructionSet set, bool bf16_dot, MatmulFn* matmul, AttendFn* attend,
                           const SamplingKernels* sampling) {
   return {
       .isa = InstructionSetName(set),
       .bf16_dot = bf16_dot,
       .pack_panel = PackPanel,
       .quantize_row = QuantizeRowInt8,
-      .round_row = round_row,
+      .round_row = RoundToBf16,
       .matmul = matmul,
       .rms_norm = RmsNorm,
       .swiglu = Swiglu,
@@ -204,8 +284,8 @@ constexpr Kernels TableOf(InstructionSet set, bool bf16_dot, void (*round_row)(c
       .add = Add,
       .add_scaled = AddScaled,
       .rope = Rope,
-      .store_k = store_k,
-      .store_v = store_v,
+      .store_k = StoreHead<true>,
+      .store_v = StoreHead<false>,
       .attend = attend,
       .merge_attention = MergeAttention,
       .delta_rule = DeltaRule,

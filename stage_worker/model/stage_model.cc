@@ -150,7 +150,8 @@ void RunTransformerLayer(const StageLayer& layer, const StepContext& step, const
   const LayerWeights& w = layer.weights;
   float* const target = OutputTarget(layer, step, x);
   const Activations input = Normalized(layer, w.attn_norm, x, layer.forms.qkv, step, worker);
-  AddProjection(w.attn_output, w.attn_output_bias, Mixed(layer, input, step, worker), step, worker, target);
+  AddProjection(layer.spec.recurrent() ? StepPart::kDeltaNetOutput : StepPart::kAttentionOutput, w.attn_output,
+                w.attn_output_bias, Mixed(layer, input, step, worker), step, worker, target);
   worker.Barrier();
   AddCompleted(layer, w.attn_post_norm, step, worker, x);
   AddFfn(layer, Normalized(layer, w.ffn_norm, x, layer.forms.ffn, step, worker), step, worker, target);
@@ -193,6 +194,7 @@ StageModel::StageModel(std::shared_ptr<const ModelDescription> model, const Stag
       gang_(std::move(gang)),
       plan_(scratch_sizes_.layers),
       scratch_(scratch_sizes_.layers) {
+  gang_->TakeAccount();  // of loading
   for (const RopeParameters& rope : scratch_sizes_.layers.ropes) ropes_.emplace_back(rope, weights_.rope_freqs);
   if (!config_.owns_head) return;
   head_ = std::make_unique<OutputHead>(weights_, hyper_, kernels_, *scratch_sizes_.head, gang_.get());
@@ -296,6 +298,7 @@ void StageModel::Forward(const MicroBatch& batch, float* hidden) {
 }
 
 void StageModel::AddChecksums(size_t layer, const float* hidden, const Worker& worker) {
+  worker.Enter(StepPart::kOther);
   const Gang::Part rows = worker.Share(plan_.row_count());
   const auto width = static_cast<size_t>(hyper_.hidden);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -425,23 +428,28 @@ void OutputHead::RunTile(const float* hidden, absl::Span<const int32_t> rows, si
   const int64_t count = static_cast<int64_t>(rows.size());
   float* const normed = normed_.as<float>() + worker.thread * width;
   const Gang::Part part = worker.Share(count);
+  worker.Enter(StepPart::kInput);
   for (int64_t i = part.begin; i < part.end; ++i) {
     kernels_.rms_norm(hidden + rows[static_cast<size_t>(i)] * width, weights_.output_norm.data(), width, hyper_.rms_eps,
                       normed);
     input_.Set(kernels_, forms_, i, width, 0, normed, width);
   }
   worker.Barrier();
-  const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
-  Project(kernels_, matrix, weights_.output_bias, input_.View(width), count, panels,
-          logits_.as<float>() + panels.begin * kPanelRows, stride);
-  const Gang::Part columns = OutputColumns(matrix, panels);
+  worker.Enter(StepPart::kHead);
+  worker.AllRead(matrix.bytes());
   const float scale = hyper_.logit_scale, cap = hyper_.logit_cap;
-  for (int64_t i = 0; i < count; ++i) {
-    float* const logits = logits_.as<float>() + i * stride;
-    for (int64_t column = columns.begin; scale != 1 && column < columns.end; ++column) logits[column] *= scale;
-    if (cap > 0) kernels_.soft_cap(cap, columns.end - columns.begin, logits + columns.begin);
-  }
+  DividePanels(matrix, count, worker, [&](Gang::Part panels, const uint8_t* next) {
+    Project(kernels_, matrix, weights_.output_bias, input_.View(width), count, panels,
+            logits_.as<float>() + panels.begin * kPanelRows, stride, next);
+    const Gang::Part columns = OutputColumns(matrix, panels);
+    for (int64_t i = 0; i < count; ++i) {
+      float* const logits = logits_.as<float>() + i * stride;
+      for (int64_t column = columns.begin; scale != 1 && column < columns.end; ++column) logits[column] *= scale;
+      if (cap > 0) kernels_.soft_cap(cap, columns.end - columns.begin, logits + columns.begin);
+    }
+  });
   worker.Barrier();
+  worker.Enter(StepPart::kSampling);
   for (int64_t i = part.begin; i < part.end; ++i) {
     consume(worker.thread, first_index + static_cast<size_t>(i), logits_.as<float>() + i * stride);
   }

@@ -114,6 +114,9 @@ class StageModel {
   uint64_t scratch_bytes() const { return scratch_sizes_.bytes(); }
   const char* isa() const { return kernels_.isa; }
 
+  // Of the parts of a step, since the last call or loading.
+  StepAccount TakeAccount() { return gang_->TakeAccount(); }
+
   // For tests, on a stage with the head: raw logits [V] of one hidden row [D].
   void ComputeLogits(const float* hidden_row, float* logits);
 

@@ -1,8 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
 #define STAGECOACH_STAGE_WORKER_WEIGHTS_PANEL_SHARES_H_
 
-// Which part of every matrix a thread reads in each step, and so touches first at load: a page lies near the thread
-// that first writes to it.
+// Which part of every matrix a thread reads first in each step (SharedWork), and so touches first at load: a page lies
+// near the thread that first writes to it.
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +15,11 @@
 
 namespace stagecoach {
 
+// Heads of each of the three matrices.
+struct QkvShare {
+  Gang::Part q, k, v;
+};
+
 struct QkvHeads {
   int64_t heads = 0;
   int64_t kv_heads = 0;
@@ -25,6 +30,14 @@ struct QkvHeads {
     return {spec.heads, spec.kv_heads, spec.head_dim, spec.qk_norm != QkNorm::kWhole};
   }
   int64_t all() const { return heads + 2 * kv_heads; }
+
+  // Which heads of each matrix a part of all heads, side by side, is.
+  QkvShare Within(Gang::Part part) const {
+    const auto within = [&part](int64_t first, int64_t count) -> Gang::Part {
+      return {std::clamp<int64_t>(part.begin - first, 0, count), std::clamp<int64_t>(part.end - first, 0, count)};
+    };
+    return {within(0, heads), within(heads, kv_heads), within(heads + kv_heads, kv_heads)};
+  }
 };
 
 // Whether threads share q, k and v by whole heads: heads are whole panels that are finished alone, and no thread gets
@@ -35,16 +48,8 @@ inline bool SharesWholeHeads(const QkvHeads& shape, int threads) {
 }
 
 // A thread's heads of each matrix: its part of all heads side by side.
-struct QkvShare {
-  Gang::Part q, k, v;
-};
 inline QkvShare ShareHeads(const QkvHeads& shape, int thread, int threads) {
-  const Gang::Part part = Gang::Share(shape.all(), thread, threads);
-  const auto within = [&part](int64_t first, int64_t count) -> Gang::Part {
-    return {std::clamp<int64_t>(part.begin - first, 0, count), std::clamp<int64_t>(part.end - first, 0, count)};
-  };
-  return {within(0, shape.heads), within(shape.heads, shape.kv_heads),
-          within(shape.heads + shape.kv_heads, shape.kv_heads)};
+  return shape.Within(Gang::Share(shape.all(), thread, threads));
 }
 
 // Of any other matrix.
@@ -52,14 +57,17 @@ inline Gang::Part SharePanels(const PackedMatrix& matrix, int thread, int thread
   return Gang::Share(matrix.panels(), thread, threads);
 }
 
-// Panels of gate and up, in pairs: 32 outputs are one group of the down projection's int8 input.
-inline Gang::Part SharePanelPairs(const PackedMatrix& matrix, int thread, int threads) {
-  const Gang::Part pairs = Gang::Share((matrix.panels() + 1) / 2, thread, threads);
+// Panels of gate and up are shared in pairs: 32 outputs are one group of the down projection's int8 input.
+inline int64_t PanelPairs(const PackedMatrix& matrix) { return (matrix.panels() + 1) / 2; }
+inline Gang::Part PanelsOfPairs(const PackedMatrix& matrix, Gang::Part pairs) {
   return {std::min(2 * pairs.begin, matrix.panels()), std::min(2 * pairs.end, matrix.panels())};
 }
+inline Gang::Part SharePanelPairs(const PackedMatrix& matrix, int thread, int threads) {
+  return PanelsOfPairs(matrix, Gang::Share(PanelPairs(matrix), thread, threads));
+}
 
-// What a thread reads of the weights in each step, as runs of panels; of experts, which any free thread computes, a
-// fixed fraction of the huge pages. All threads' shares cover every byte of every matrix once. specs: of the stage's
+// What a thread reads first of the weights in each step, as runs of panels; of experts, which any free thread computes,
+// a fixed fraction of the huge pages. All threads' shares cover every byte of every matrix once. specs: of the stage's
 // layers.
 std::vector<absl::Span<const uint8_t>> SharesOfWeights(const StageWeights& weights, absl::Span<const LayerSpec> specs,
                                                        int thread, int threads);

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/footprint.h"
 #include "common/quant/tensor_type.h"
+#include "stage_worker/exec/huge_pages.h"
 #include "stage_worker/weights/matrix_loader.h"
 #include "stage_worker/weights/panel_shares.h"
 
@@ -171,6 +172,12 @@ class StageReader {
     gang->Release();  // the loader's threads inherit where this one may run
     RETURN_IF_ERROR(matrices_.Load(threads, bytes_loaded_, &weights->panels));
     weights->vector_bytes = vector_bytes_;
+    // Each its own pages: those lie near it, and a copy is to stay there.
+    gang->Run([&](int thread) {
+      const Gang::Part part = Gang::Share(static_cast<int64_t>(weights->panels.size() / kHugePage), thread, threads);
+      const auto begin = static_cast<size_t>(part.begin) * kHugePage, end = static_cast<size_t>(part.end) * kHugePage;
+      if (begin < end) CollapseIntoHugePages(weights->panels.data() + begin, end - begin);
+    });
     return absl::OkStatus();
   }
 

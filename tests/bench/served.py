@@ -20,6 +20,8 @@ class Programs:
     def __init__(self, build):
         build = os.path.realpath(build)
         self.coordinator = os.path.join(build, "coordinator", "coordinator")
+        self.stage_worker = os.path.join(build, "stage_worker", "stage_worker")
+        self.write_shape = os.path.join(build, "tests", "write_shape")
         self.scripted = os.path.join(build, "tests", "e2e", "scripted_server")
 
 

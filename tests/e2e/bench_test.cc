@@ -85,6 +85,67 @@ TEST(Bench, RunsOneJobForEveryNumberOfStagesWhoseLogsAndTracesFollowEachOther) {
   for (size_t job : {0, 1}) EXPECT_EQ(jobs[job]["stages"].size(), job + 1);
 }
 
+TEST(Bench, AccountsForEveryPartOfAStepInEveryStage) {
+  const ProgramResult result = BenchOfDemo("-p 16 -n 8 -r 2 -o jsonl --pp 1,2 --cpu-bind none --account");
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const std::vector<std::string> lines = Lines(result.out);
+  ASSERT_EQ(lines.size(), 4u) << result;
+  double matrix_bytes = 0;  // of a decode step with one stage
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const Json record = Json::parse(lines[i]);
+    const Json& account = record["account"];
+    EXPECT_EQ(account["steps"], record["n_gen"] == 0 ? 2 : 16) << account;
+    ASSERT_EQ(account["stages"].size(), i < 2 ? 1u : 2u);
+    const auto of = [](const Json& json, const char* key) { return json[key].get<double>(); };
+    double sum = of(account, "coordinator_ns") + of(account, "hops_ns"), bytes = 0;
+    EXPECT_GT(of(account, "hops_ns"), 0);
+    for (const Json& stage : account["stages"]) {
+      sum += of(stage, "queue_ns") + of(stage, "compute_ns");
+      double parts = of(stage, "outside_ns");
+      bool has_head = false;
+      for (const Json& part : stage["parts"]) {
+        parts += of(part, "busy_ns") + of(part, "wait_ns");
+        bytes += part["part"] == "attention" ? 0 : of(part, "bytes");
+        has_head |= part["part"] == "head";
+      }
+      EXPECT_EQ(has_head, &stage == &account["stages"].back());
+      EXPECT_GT(of(stage, "outside_ns"), 0);
+      EXPECT_NEAR(parts, of(stage, "compute_ns"), 0.01 * parts) << stage;
+    }
+    // One sequence: steps follow each other, and their lines add up to what was measured.
+    EXPECT_NEAR(sum, of(account, "wall_ns"), 0.02 * sum) << account;
+    if (i == 1) matrix_bytes = bytes;
+    if (i == 3) {
+      EXPECT_EQ(bytes, matrix_bytes) << "the same matrices, by two stages";
+    }
+  }
+  EXPECT_GT(matrix_bytes, 1e6);
+}
+
+TEST(Bench, PrintsTheAccountBehindItsTable) {
+  const TempDir dir;
+  const std::string steps = dir.File("steps.jsonl");
+  const ProgramResult result = BenchOfDemo(absl::StrCat("-p 0 -n 4 -b 1,2 -r 1 --account --step-log ", steps));
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("\n\ntg4: 4 steps of "));
+  EXPECT_THAT(result.out, HasSubstr("\n\ntg4 x2: "));
+  EXPECT_THAT(result.out, HasSubstr("stage 0, layers 0-7, 1 thread on "));
+  for (const char* line :
+       {"gate, up ", "head ", "outside of the threads ", "= computing ", "hops ", "coordinator ", "= sum ", "wall "}) {
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("\n", line))) << line;
+  }
+  EXPECT_FALSE(Lines(ReadFileOrDie(steps)).empty()) << "the user's own log stays";
+}
+
+TEST(Bench, PrintsWhatItMeasuredWhereTheStepLogIsLost) {
+  const ProgramResult result = BenchOfDemo("-p 8 -n 4 -r 1 -o jsonl --account --step-log /dev/null");
+  EXPECT_NE(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, HasSubstr("the step log has no step of a load"));
+  const std::vector<std::string> lines = Lines(result.out);
+  ASSERT_EQ(lines.size(), 2u) << result;
+  for (const std::string& line : lines) EXPECT_FALSE(Json::parse(line).contains("account")) << line;
+}
+
 TEST(Bench, MeasuresModelsWithoutAFile) {
   const ProgramResult result =
       Bench(WordsOf("--load-format dummy --shape tiny --type q8_0,q4_0 -p 8 -n 0 -r 1 -o csv -q"));
@@ -149,6 +210,7 @@ TEST(Bench, WrongInputEndsWithAMessageBeforeAnythingStarts) {
                                                {"-d 1000", 2, "tg128 @ d1000 needs"},
                                                {"-b 600", 2, "600 sequences do not fit a micro-batch of 512 rows"},
                                                {"--pp 1,9", 2, "9 stages, but the model has 8 layers"},
+                                               {"--account -o csv", 2, "--account: a table of csv has no place for it"},
                                                {"-o xml", 2, "'xml' is not one of md, csv, json, jsonl"},
                                                {"--isa mmx", 2, "--isa: 'mmx' is not one of auto, scalar, avx2"},
                                            });

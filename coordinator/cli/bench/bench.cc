@@ -1,7 +1,9 @@
 // bench: how fast a model runs, as a table.
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -9,19 +11,25 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/host/host_info.h"
+#include "common/host/private_dir.h"
 #include "common/job/job_limits.h"
+#include "common/json/json_value.h"
+#include "common/obs/step_log.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/bench/bench_measure.h"
 #include "coordinator/bench/bench_plan.h"
 #include "coordinator/bench/bench_report.h"
 #include "coordinator/bench/bench_work.h"
+#include "coordinator/cli/bench/account_text.h"
 #include "coordinator/cli/bench/bench_serve.h"
 #include "coordinator/cli/options/cluster_options.h"
 #include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/options/printing.h"
 #include "coordinator/cli/options/sampling_options.h"
+#include "coordinator/cli/statistics.h"
 #include "coordinator/cli/verb.h"
+#include "coordinator/front/exit_codes.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/session/cluster_run.h"
@@ -57,6 +65,10 @@ class BenchVerb : public Verb {
   absl::Status RunTests(const BenchJob& job, const ModelDescription& model, ClusterRun* cluster);
   absl::Status CheckPool(const BenchJob& job, const pb::JobReady& ready) const;
   absl::StatusOr<const HostPeaks*> PeaksFor(const pb::JobReady& ready);  // nullptr: not known
+  absl::StatusOr<const HostPeaks*> PeaksOfThreads(int64_t threads);
+  absl::Status Report(BenchRecord record);
+  absl::Status DescribeStages(const pb::JobReady& ready, bool checked);
+  absl::Status ReportAccounts(const std::string& step_log);
   absl::Status RunTest(const BenchTest& test, const ModelWork& work, const HostPeaks* peaks, BenchRunner* runner,
                        BenchRecord* record);
   BenchRecord RecordOf(const BenchJob& job, const ModelDescription& model, const pb::JobReady& ready) const;
@@ -70,6 +82,7 @@ class BenchVerb : public Verb {
   SamplingOptions sampling_options_;
   int64_t repetitions_ = 5;
   BenchFormat format_ = BenchFormat::kMarkdown;
+  bool account_ = false;
 
   // While running.
   std::vector<BenchTest> tests_;
@@ -79,6 +92,12 @@ class BenchVerb : public Verb {
   KernelReport kernels_;
   std::unique_ptr<BenchWriter> writer_;
   int64_t done_ = 0;  // tests, of all jobs
+
+  // With account_. The job's step log has what is told of its tests once it has ended.
+  std::string directory_, step_log_;    // of ours; empty: the user's own is read
+  std::vector<AccountedStage> stages_;  // of the job
+  std::vector<BenchRecord> records_;    // of the job
+  std::string accounts_;                // of all jobs
 };
 
 void BenchVerb::AddOptions(CLI::App* app) {
@@ -96,6 +115,8 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddJobSettingList(app, "threads", &lists_.threads);
   AddInteger(app, "-r,--repetitions", &repetitions_, kRepetitionsRange, "of every test, after one to warm up");
   AddChoice(app, "-o,--output", &format_, kBenchFormats, "form of the result");
+  AddFlag(app, "--account", &account_,
+          "where the time of a step goes: every part of every stage, with what it reads, and what lies between them");
   AddVerbosityOptions(app, &verbosity_);
   AddGivenSamplingOptions(app, &sampling_options_);
   AddJobSettings(app, &cluster_options_,
@@ -119,6 +140,9 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
   ASSIGN_OR_RETURN(lists_.models, ModelsOf(lists_.models, cluster_options_.dummy, /*required=*/true));
   tests_ = TestsOf(lists_);
   if (tests_.empty()) return UsageError("there is nothing to measure: -p and -n are both 0");
+  if (account_ && format_ == BenchFormat::kCsv) {
+    return UsageError("--account: a table of csv has no place for it; give -o md, json or jsonl");
+  }
   const int64_t most = *std::max_element(lists_.sequences.begin(), lists_.sequences.end());
   if (most > cluster_options_.max_num_batched_tokens) {
     return UsageError(absl::StrCat("-b: ", most, " sequences do not fit a micro-batch of ",
@@ -160,6 +184,8 @@ absl::StatusOr<LaunchOptions> BenchVerb::LaunchOf(const BenchJob& job, const Mod
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, model.hyper, context));
   launch.relaunch_timeout = absl::ZeroDuration();
   launch.max_losses = 1;  // a relaunch spoils the measurement
+  launch.job.set_step_account(account_);
+  if (!step_log_.empty()) launch.job.set_step_log(step_log_);
   return launch;
 }
 
@@ -175,10 +201,15 @@ absl::Status BenchVerb::Run(const RunContext& context) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(CheckKernels(context));
+  if (account_ && cluster_options_.step_log.empty()) {
+    ASSIGN_OR_RETURN(directory_, MakePrivateDirectory(std::filesystem::temp_directory_path()));
+    step_log_ = directory_ + "/steps.jsonl";
+  }
   writer_ = std::make_unique<BenchWriter>(format_);
   absl::Status status;
   for (size_t i = 0; i < jobs_.size() && status.ok(); ++i) status = RunJob(jobs_[i], *models_[i], context);
-  if (absl::Status printed = WriteStdout(writer_->End()); status.ok()) status = printed;
+  RemovePrivateDirectories({directory_});
+  if (absl::Status printed = WriteStdout(writer_->End() + accounts_); status.ok()) status = printed;
   return status;
 }
 
@@ -229,7 +260,10 @@ absl::StatusOr<const HostPeaks*> BenchVerb::PeaksFor(const pb::JobReady& ready) 
                          stage.host(), ", which were not checked and whose ceilings are not known: no shares"));
     return nullptr;
   }
-  threads = std::min<int64_t>(threads, AllowedCores());
+  return PeaksOfThreads(std::min<int64_t>(threads, AllowedCores()));
+}
+
+absl::StatusOr<const HostPeaks*> BenchVerb::PeaksOfThreads(int64_t threads) {
   if (kernels_.PeaksOf(threads) == nullptr) {
     ASSIGN_OR_RETURN(const KernelReport more, CheckKernelsOfHost(stage_worker_, cluster_options_.isa, {threads}));
     for (const HostPeaks& peaks : more.peaks) {
@@ -244,10 +278,55 @@ absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& mode
   ASSIGN_OR_RETURN(LaunchOptions launch, LaunchOf(job, model, context));
   launch.job.set_step_log_append(&job != &jobs_.front());
   launch.job.set_trace_append(&job != &jobs_.front());
+  const std::string step_log = launch.job.step_log();
   ASSIGN_OR_RETURN(const std::unique_ptr<ClusterRun> cluster,
                    ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
-  const absl::Status status = RunTests(job, model, cluster.get());
+  absl::Status status = RunTests(job, model, cluster.get());
   cluster->Finish();
+  if (absl::Status reported = ReportAccounts(step_log); status.ok()) status = reported;
+  return status;
+}
+
+absl::Status BenchVerb::Report(BenchRecord record) {
+  if (!account_) return WriteStdout(writer_->Row(record));
+  records_.push_back(std::move(record));
+  return absl::OkStatus();
+}
+
+// What the account says of the job's stages. Their share of a bandwidth is of what their own threads read alone.
+absl::Status BenchVerb::DescribeStages(const pb::JobReady& ready, bool checked) {
+  stages_.clear();
+  for (const pb::StageSummary& stage : ready.stages()) {
+    AccountedStage& about = stages_.emplace_back();
+    about.name =
+        absl::StrCat("stage ", stage.stage(), ", layers ", stage.first_layer(), "-", stage.last_layer() - 1, ", ",
+                     stage.threads(), stage.threads() == 1 ? " thread" : " threads", " on ", stage.host());
+    if (!checked) continue;
+    ASSIGN_OR_RETURN(const HostPeaks* peaks, PeaksOfThreads(std::min<int64_t>(stage.threads(), AllowedCores())));
+    about.read_gbps = peaks->read_gbps;
+  }
+  return absl::OkStatus();
+}
+
+// Of the tests that the job has run; its log is complete. What was measured is printed, also without an account.
+absl::Status BenchVerb::ReportAccounts(const std::string& step_log) {
+  if (records_.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::vector<StepRecord>> steps = ReadStepLog(step_log);
+  absl::Status status = steps.status();
+  for (BenchRecord& record : std::exchange(records_, {})) {
+    std::vector<LoadWindow> windows;
+    for (const BenchSample& sample : record.samples) windows.push_back({sample.begin_us, sample.us});
+    const absl::StatusOr<LoadAccount> account = steps.ok() ? AccountOf(*steps, windows) : steps.status();
+    if (account.ok()) {
+      record.account = std::make_shared<const Json>(LoadAccountJson(*account));
+      if (format_ == BenchFormat::kMarkdown) {
+        absl::StrAppend(&accounts_, AccountText(record.test.Name(), *account, stages_));
+      }
+    } else if (status.ok()) {
+      status = account.status();
+    }
+    RETURN_IF_ERROR(WriteStdout(writer_->Row(record)));
+  }
   return status;
 }
 
@@ -268,7 +347,11 @@ absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& mo
   BenchRunner runner(cluster, SettingsOf(job), model.hyper.vocab, GivenSampling(sampling_options_));
   RETURN_IF_ERROR(cluster->AwaitReady());
   RETURN_IF_ERROR(CheckPool(job, *cluster->ready()));
-  ASSIGN_OR_RETURN(const HostPeaks* peaks, PeaksFor(*cluster->ready()));
+  if (const std::string small = HugePageText(cluster->ready()->stages()); !small.empty()) LogInfo(small);
+  ASSIGN_OR_RETURN(const HostPeaks* found, PeaksFor(*cluster->ready()));
+  const HostPeaks kept = found == nullptr ? HostPeaks() : *found;  // more may be measured, and move them
+  const HostPeaks* const peaks = found == nullptr ? nullptr : &kept;
+  if (account_) RETURN_IF_ERROR(DescribeStages(*cluster->ready(), peaks != nullptr));
   for (const BenchTest& test : tests_) {
     DrawProgress(cluster, test);
     BenchRecord record = RecordOf(job, model, *cluster->ready());
@@ -278,7 +361,7 @@ absl::Status BenchVerb::RunTests(const BenchJob& job, const ModelDescription& mo
           absl::StrCat("interrupted after ", done_, " of ", tests_.size() * jobs_.size(), " tests"));
     }
     cluster->progress().Clear();
-    RETURN_IF_ERROR(WriteStdout(writer_->Row(record)));
+    RETURN_IF_ERROR(Report(std::move(record)));
     ++done_;
   }
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/peak_read.h"
 
 namespace stagecoach {
 namespace {
@@ -10,19 +11,29 @@ namespace {
 // Independent sums: more than latency times instructions a cycle. The empty asm keeps them from being found equal.
 constexpr int kChains = 10;
 
-}  // namespace
-
-uint64_t PeakReadAvx2(const uint8_t* data, size_t bytes) {
-  __m256i sums[8] = {};
-  for (size_t i = 0; i < bytes; i += 256) {
+class Sums {
+ public:
+  void Add(const uint8_t* at) {
     for (int j = 0; j < 8; ++j) {
-      sums[j] = _mm256_add_epi64(sums[j], _mm256_load_si256(reinterpret_cast<const __m256i*>(data + i + 32 * j)));
+      sums_[j] = _mm256_add_epi64(sums_[j], _mm256_load_si256(reinterpret_cast<const __m256i*>(at + 32 * j)));
     }
   }
-  for (int j = 1; j < 8; ++j) sums[0] = _mm256_add_epi64(sums[0], sums[j]);
-  alignas(32) uint64_t lanes[4];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums[0]);
-  return lanes[0] + lanes[1] + lanes[2] + lanes[3];
+  uint64_t Total() const {
+    __m256i all = sums_[0];
+    for (int j = 1; j < 8; ++j) all = _mm256_add_epi64(all, sums_[j]);
+    alignas(32) uint64_t lanes[4];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), all);
+    return lanes[0] + lanes[1] + lanes[2] + lanes[3];
+  }
+
+ private:
+  __m256i sums_[8] = {};
+};
+
+}  // namespace
+
+uint64_t PeakReadAvx2(const uint8_t* data, size_t bytes, const ReadPattern& pattern) {
+  return ReadInPattern<Sums>(data, bytes, pattern);
 }
 
 // Products of bytes to 16-bit pairs, eight of these to one, to 32-bit fours, to the sums: codes of up to four bits

@@ -18,34 +18,21 @@
 
 namespace stagecoach {
 
-// The matmul of the float types, of BF16 by the dot instruction of pairs, and of the integer types with and without the
-// dot instruction of bytes.
-MatmulFn FloatMatmulAvx512, Bf16MatmulAvx512Bf16, IntegerMatmulAvx512, IntegerMatmulAvx512Vnni;
-void RoundRowAvx512(const float* x, int64_t cols, uint16_t* out);
+// With and without the dot instruction of bytes.
+MatmulFn IntegerMatmulAvx512, IntegerMatmulAvx512Vnni;
 
 namespace {
 
 inline __m128i Load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline __m256i Load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
-// 16 floats rounded to bfloat16, to nearest even. In integers: the conversion instruction of AVX-512 BF16 would flush
-// subnormal numbers.
-inline __m256i ToBf16(__m512 x) {
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-  const __m512i quiet = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16));
-}
-
-// The vector type of vector_math.h.
+// What vector_math.h says.
 using Floats = __m512;
 using Doubles = __m512d;  // half as many
 using Ints = __m512i;
+using Longs = __m512i;  // half as many
 using Mask = __mmask16;
 constexpr int kLanes = 16;
-constexpr int kRotatedPairs = 8;  // of vector_rows.h
 
 // The lanes below `count`.
 inline Mask FirstLanes(int64_t count) {
@@ -65,10 +52,30 @@ inline Floats MaxNumber(Floats a, Floats number) { return Max(a, number); }
 inline Floats Magnitude(Floats x) { return _mm512_abs_ps(x); }
 inline Floats WithSignOf(Floats x, Floats magnitude) { return _mm512_or_ps(magnitude, _mm512_and_ps(x, Set(-0.0f))); }
 inline Ints ToInts(Floats x) { return _mm512_cvtps_epi32(x); }
+inline Ints Bits(Floats x) { return _mm512_castps_si512(x); }
+
+inline Floats LoadHalves(const uint8_t* p) { return _mm512_cvtph_ps(Load256(p)); }
+inline void StoreHalves(uint8_t* p, Floats x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+inline Floats LoadBf16(const uint8_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(Load256(p)), 16));
+}
+// In integers: the conversion instruction of AVX-512 BF16 would flush subnormal numbers.
+inline void StoreBf16(uint8_t* p, Floats x) {
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(Bits(x), 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(Bits(x), _mm512_set1_epi32(0x7fff)), odd);
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m512i quiet = _mm512_mask_or_epi32(rounded, nan, Bits(x), _mm512_set1_epi32(0x400000));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16)));
+}
+inline Floats LoadCodes(const uint8_t* p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(Load128(p))); }
 
 inline Mask NotBelow(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ); }
 inline Mask AtLeast(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+inline Mask Over(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 inline Mask Either(Mask a, Mask b) { return a | b; }
+inline Mask Without(Mask a, Mask b) { return a & ~b; }
 inline bool Any(Mask mask) { return mask != 0; }
 inline Floats Select(Mask mask, Floats x, Floats otherwise) { return _mm512_mask_mov_ps(otherwise, mask, x); }
 inline float ReduceMax(Floats x) { return _mm512_reduce_max_ps(x); }

@@ -36,30 +36,69 @@ inline __m512i WithBits(__m512i bits, int mask, __m512i low) {
   return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi8(static_cast<char>(mask)), low, 0xea);
 }
 
-// Group g of a block as bytes, before the bias.
-template <IntegerLayout kLayout>
-inline __m512i Codes(const uint8_t* block, int g) {
-  const auto vector = [block](int v) { return _mm512_loadu_si512(block + v * kVectorBytes); };
-  if constexpr (kLayout.codes == CodeFormat::kU8 || kLayout.codes == CodeFormat::kTrits) {
-    return vector(g);  // trits are unpacked before
-  } else if constexpr (kLayout.codes == CodeFormat::kBit) {
-    return Masked(ShiftLeft16(vector(0), 1 - g), 2);
-  } else if constexpr (kLayout.codes == CodeFormat::k2Bits) {
-    return Masked(ShiftLeft16(vector(g / 4), -2 * (g % 4)), 3);
-  } else if constexpr (kLayout.codes == CodeFormat::k2BitsBit) {
-    return WithBits(ShiftLeft16(vector(2), 2 - g), 4, Masked(ShiftLeft16(vector(g / 4), -2 * (g % 4)), 3));
-  } else {
-    const __m512i nibbles = Masked(ShiftLeft16(vector(g % 4), g < 4 ? 0 : -4), 15);
-    if constexpr (kLayout.codes == CodeFormat::kNibbleBit) return WithBits(ShiftLeft16(vector(4), 4 - g), 16, nibbles);
-    if constexpr (kLayout.codes == CodeFormat::kNibble2Bits) {
-      return WithBits(ShiftLeft16(vector(4 + g / 4), 4 - 2 * (g % 4)), 48, nibbles);
-    }
-    if constexpr (kLayout.tabled) {
-      return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(Load128(kLayout.table)), nibbles);
-    }
-    return nibbles;
+// `kCount` vectors from `at` on, each loaded once: left to itself g++ loads them again for every group, and loads are
+// what bounds one row. No array, which g++ would keep in memory.
+template <int kCount>
+struct Loaded {
+  __m512i first;
+  Loaded<kCount - 1> others;
+
+  [[gnu::always_inline]] explicit Loaded(const uint8_t* at) : first(Pinned(at)), others(at + kVectorBytes) {}
+  template <int v>
+  [[gnu::always_inline]] __m512i Vector() const {
+    if constexpr (v == 0)
+      return first;
+    else
+      return others.template Vector<v - 1>();
   }
-}
+  [[gnu::always_inline]] static __m512i Pinned(const uint8_t* at) {
+    __m512i vector = _mm512_loadu_si512(at);
+    asm("" : "+v"(vector));
+    return vector;
+  }
+};
+template <>
+struct Loaded<0> {
+  explicit Loaded(const uint8_t* /*at*/) {}
+};
+
+// The codes of one block as they are packed.
+template <IntegerLayout kLayout>
+struct PackedCodes {
+  static constexpr bool kBytes = kLayout.codes == CodeFormat::kU8 || kLayout.codes == CodeFormat::kTrits;  // unpacked
+
+  const uint8_t* block;
+  Loaded<kBytes ? 0 : kLayout.vectors> vectors;
+
+  [[gnu::always_inline]] explicit PackedCodes(const uint8_t* at) : block(at), vectors(at) {}
+
+  // Group g as bytes, before the bias.
+  template <int g>
+  [[gnu::always_inline]] __m512i Group() const {
+    if constexpr (kBytes) {
+      return _mm512_loadu_si512(block + g * kVectorBytes);
+    } else if constexpr (kLayout.codes == CodeFormat::kBit) {
+      return Masked(ShiftLeft16(vectors.template Vector<0>(), 1 - g), 2);
+    } else if constexpr (kLayout.codes == CodeFormat::k2Bits) {
+      return Masked(ShiftLeft16(vectors.template Vector<g / 4>(), -2 * (g % 4)), 3);
+    } else if constexpr (kLayout.codes == CodeFormat::k2BitsBit) {
+      return WithBits(ShiftLeft16(vectors.template Vector<2>(), 2 - g), 4,
+                      Masked(ShiftLeft16(vectors.template Vector<g / 4>(), -2 * (g % 4)), 3));
+    } else {
+      const __m512i nibbles = Masked(ShiftLeft16(vectors.template Vector<g % 4>(), g < 4 ? 0 : -4), 15);
+      if constexpr (kLayout.codes == CodeFormat::kNibbleBit) {
+        return WithBits(ShiftLeft16(vectors.template Vector<4>(), 4 - g), 16, nibbles);
+      }
+      if constexpr (kLayout.codes == CodeFormat::kNibble2Bits) {
+        return WithBits(ShiftLeft16(vectors.template Vector<4 + g / 4>(), 4 - 2 * (g % 4)), 48, nibbles);
+      }
+      if constexpr (kLayout.tabled) {
+        return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(Load128(kLayout.table)), nibbles);
+      }
+      return nibbles;
+    }
+  }
+};
 
 // 256 columns of TQ1_0 as 64 groups of bytes 0 .. 2.
 inline void UnpackTrits(const uint8_t* in, uint8_t* out) {
@@ -93,17 +132,10 @@ inline ScalesAt FindScales(const uint8_t* panel, int64_t sub_scales, int64_t blo
           panel + sub_scales + block * kLayout.sub_scale_bytes};
 }
 
-// The same place, hidden from the compiler, so that earlier loads from it do not stay in registers that the sums need.
-inline ScalesAt Again(ScalesAt at) {
-  asm("" : "+r"(at.d), "+r"(at.sub));
-  return at;
-}
-
 // The scales of half h of a block, or of all of it.
 template <IntegerLayout kLayout>
-inline __m512 LoadScale(const ScalesAt& block, int h) {
+inline __m512 LoadScale(const ScalesAt& at, int h) {
   using S = ScaleFormat;
-  const ScalesAt at = kLayout.halves ? Again(block) : block;
   if constexpr (kLayout.scales == S::kE8m0) {
     // 2^(e - 128): the exponent field e - 1, or a subnormal.
     const __m512i e = _mm512_cvtepu8_epi32(Load128(at.d));
@@ -134,7 +166,11 @@ inline __m512 LoadMinimum(const ScalesAt& at, int h) {
   return m;
 }
 
-inline __m512 BroadcastFloat(const int32_t* p) { return _mm512_castsi512_ps(_mm512_set1_epi32(*p)); }
+inline __m512 BroadcastFloat(const int32_t* p) {
+  float x;
+  std::memcpy(&x, p, sizeof(x));
+  return _mm512_set1_ps(x);
+}
 
 }  // namespace
 }  // namespace stagecoach

@@ -5,10 +5,13 @@
 // choose one, and by nothing else. Everything is in an unnamed namespace: each unit is compiled with its own
 // instruction set and must keep its own copy.
 //
-// A tile is P panels times C columns: it walks the blocks of 32 columns of K once and keeps P x C sums in registers.
-// Codes become bytes in registers, on ports that the dot instruction leaves free, so no pass unpacks the panels first.
-// Inputs are packed first, so a tile reads one stream; the next panels are prefetched meanwhile. Both matter more than
-// the shape of the tile.
+// A tile is one panel times up to kTileColumns columns. It walks the blocks of 32 columns of K once, decodes their
+// codes to bytes in registers, on ports that the dot instruction leaves free, and keeps one sum a column. So few
+// columns read a panel once from memory, and more columns decode it once for eight of them. Blocks are independent but
+// for their last additions, so several are in flight, which hides the latency of the dot instruction even for one
+// column. Many columns of the types that decode in no time read each input for two panels instead (InPairs).
+//
+// Inputs are packed first, so that a tile reads one stream of them; the bytes ahead are prefetched meanwhile.
 
 #include "stage_worker/kernels/avx512/avx512.h"
 #include "stage_worker/kernels/avx512/avx512_codes.h"
@@ -20,253 +23,225 @@
 namespace stagecoach {
 namespace {
 
-// 32-bit words that the inputs of one block and column take once packed (see PackInputs).
+constexpr int kTileColumns = 8;        // 8 sums and 8 dots leave half of the registers for codes and masks
+constexpr int64_t kAheadBytes = 8192;  // of one tile: measured best of 2 to 16 KiB
+
+// What a tile reads of a block of one input row, in 32-bit words: 8 groups of four q; for types with a bias, where the
+// integer sum (of each half) starts; the scale; for types with minima, float(sum of q) * scale (of each half), negated
+// where the minimum is subtracted.
+constexpr int ScaleWord(const IntegerLayout& layout) { return kGroups + (layout.bias != 0 ? HalvesOf(layout) : 0); }
 constexpr int InputWords(const IntegerLayout& layout) {
-  return kGroups + (layout.bias != 0 ? HalvesOf(layout) : 0) + 1 + (layout.minima ? HalvesOf(layout) : 0);
+  return ScaleWord(layout) + 1 + (layout.minima ? HalvesOf(layout) : 0);
 }
 
-// One block of 32 columns into the accumulators acc[C * P].
+// The codes of a block of one or two panels.
+template <IntegerLayout kLayout, int P>
+struct PackedPanels {
+  PackedCodes<kLayout> first;
+
+  [[gnu::always_inline]] explicit PackedPanels(const uint8_t* const* at) : first(at[0]) {}
+  const PackedCodes<kLayout>& last() const { return first; }
+};
+template <IntegerLayout kLayout>
+struct PackedPanels<kLayout, 2> {
+  PackedCodes<kLayout> first, second;
+
+  [[gnu::always_inline]] explicit PackedPanels(const uint8_t* const* at) : first(at[0]), second(at[1]) {}
+  const PackedCodes<kLayout>& last() const { return second; }
+};
+
+// The groups [g, end) of a block of 32 columns of P panels, added to dots[C * P]; x: [C][InputWords]. Recursion rather
+// than a loop, lest the compiler unrolls it so late that it leaves the codes in memory.
+template <typename Dot, IntegerLayout kLayout, int P, int C, int g, int end>
+[[gnu::always_inline]] inline void AddGroups(const PackedPanels<kLayout, P>& codes, const int32_t* x, __m512i* dots) {
+  const __m512i first = codes.first.template Group<g>(), last = codes.last().template Group<g>();
+  STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
+    const __m512i four = _mm512_set1_epi32(x[c * InputWords(kLayout) + g]);
+    dots[c * P] = Dot::template Add<MaxCode(kLayout)>(dots[c * P], first, four);
+    if (P == 2) dots[c * P + 1] = Dot::template Add<MaxCode(kLayout)>(dots[c * P + 1], last, four);
+  }
+  if constexpr (g + 1 < end) AddGroups<Dot, kLayout, P, C, g + 1, end>(codes, x, dots);
+}
+
+// Half h of a block, or all of it, into the accumulators acc[C * P].
+template <typename Dot, IntegerLayout kLayout, int P, int C, int h>
+[[gnu::always_inline]] inline void AddHalf(const PackedPanels<kLayout, P>& codes, const ScalesAt* scales,
+                                           const int32_t* x, __m512* acc) {
+  constexpr int kHalfGroups = kGroups / HalvesOf(kLayout), kWords = InputWords(kLayout), kScale = ScaleWord(kLayout);
+  __m512i dots[C * P];
+  STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) {
+    dots[i] = kLayout.bias != 0 ? _mm512_set1_epi32(x[i / P * kWords + kGroups + h]) : _mm512_setzero_si512();
+  }
+  AddGroups<Dot, kLayout, P, C, h * kHalfGroups, (h + 1) * kHalfGroups>(codes, x, dots);
+  for (int p = 0; p < P; ++p) {
+    const __m512 w_scale = LoadScale<kLayout>(scales[p], h);
+    STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
+      const __m512 scale = _mm512_mul_ps(w_scale, BroadcastFloat(x + c * kWords + kScale));
+      acc[c * P + p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[c * P + p]), scale, acc[c * P + p]);
+    }
+  }
+}
+
+template <IntegerLayout kLayout, int P, int C, int h>
+[[gnu::always_inline]] inline void AddMinimum(const ScalesAt* scales, const int32_t* x, __m512* acc) {
+  for (int p = 0; p < P; ++p) {
+    const __m512 minimum = LoadMinimum<kLayout>(scales[p], h);
+    STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
+      const __m512 x_sum = BroadcastFloat(x + c * InputWords(kLayout) + ScaleWord(kLayout) + 1 + h);
+      acc[c * P + p] = _mm512_fmadd_ps(minimum, x_sum, acc[c * P + p]);
+    }
+  }
+}
+
+// The block at codes_at[P].
 template <typename Dot, IntegerLayout kLayout, int P, int C>
-[[gnu::always_inline]] inline void AddBlock(const uint8_t* const* codes, const ScalesAt* scales, const int32_t* x,
+[[gnu::always_inline]] inline void AddBlock(const uint8_t* const* codes_at, const ScalesAt* scales, const int32_t* x,
                                             __m512* acc) {
-  constexpr int kHalves = HalvesOf(kLayout), kHalfGroups = kGroups / kHalves;
-  constexpr bool kStarts = kLayout.bias != 0;
-  const int32_t* starts = x + kGroups * C;
-  const int32_t* x_scales = starts + (kStarts ? kHalves * C : 0);
-  const int32_t* x_sums = x_scales + C;
+  const PackedPanels<kLayout, P> codes(codes_at);
   if constexpr (kLayout.minima) {
-    STAGECOACH_UNROLL for (int h = 0; h < kHalves; ++h) {
-      STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
-        const __m512 minimum = LoadMinimum<kLayout>(scales[p], h);
-        STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
-          const __m512 x_sum = BroadcastFloat(x_sums + h * C + c);
-          __m512& sum = acc[c * P + p];
-          sum = kLayout.sub_scale_bytes == 0 ? _mm512_fmadd_ps(minimum, x_sum, sum)
-                                             : _mm512_fnmadd_ps(minimum, x_sum, sum);
-        }
-      }
-    }
+    AddMinimum<kLayout, P, C, 0>(scales, x, acc);
+    if constexpr (kLayout.halves) AddMinimum<kLayout, P, C, 1>(scales, x, acc);
   }
-  STAGECOACH_UNROLL for (int h = 0; h < kHalves; ++h) {
-    // The second half loads its inputs itself: the registers are for the sums.
-    if constexpr (kHalves == 2) asm volatile("" : : : "memory");
-    __m512i dots[C * P];
-    STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) {
-      dots[i] = kStarts ? _mm512_set1_epi32(starts[h * C + i / P]) : _mm512_setzero_si512();
-    }
-    STAGECOACH_UNROLL for (int g = h * kHalfGroups; g < (h + 1) * kHalfGroups; ++g) {
-      __m512i w[P];
-      STAGECOACH_UNROLL for (int p = 0; p < P; ++p) w[p] = Codes<kLayout>(codes[p], g);
-      STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
-        const __m512i four = _mm512_set1_epi32(x[g * C + c]);
-        STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
-          dots[c * P + p] = Dot::template Add<MaxCode(kLayout)>(dots[c * P + p], w[p], four);
-        }
-      }
-    }
-    STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
-      const __m512 w_scale = LoadScale<kLayout>(scales[p], h);
-      STAGECOACH_UNROLL for (int c = 0; c < C; ++c) {
-        const __m512 scale = _mm512_mul_ps(w_scale, BroadcastFloat(x_scales + c));
-        acc[c * P + p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[c * P + p]), scale, acc[c * P + p]);
-      }
-    }
-  }
+  AddHalf<Dot, kLayout, P, C, 0>(codes, scales, x, acc);
+  if constexpr (kLayout.halves) AddHalf<Dot, kLayout, P, C, 1>(codes, scales, x, acc);
 }
 
-// What one call multiplies: panels times tiles of C columns, in the blocks [first_block, first_block + blocks) of K.
+// What one call multiplies: panels, in the blocks [first_block, first_block + blocks) of K, by one tile's columns.
 struct IntegerRun {
   const uint8_t* panels;
   int64_t panel_bytes, panel_count;
+  int64_t block_bytes;        // of one panel, about
   int64_t sub_scales, codes;  // where these sections of a panel start
   int64_t first_block, blocks;
-  const int32_t* inputs;  // packed, of the first tile
-  int64_t input_stride;   // from tile to tile
-  int tiles;
-  float* out;  // of the first panel and column; added to unless first_block is 0
+  const int32_t* inputs;  // packed, of these blocks: [blocks][columns][InputWords]
+  float* out;             // of the first panel and column; added to unless first_block is 0
   int64_t out_stride;
-  // Prefetch: `prefetch_lines` lines a block, then the address moves by prefetch_step. Streams prefetch for themselves.
-  const uint8_t* prefetch;
-  int64_t prefetch_step;
-  int prefetch_lines;
+  int64_t ahead;  // how many bytes before its use memory is asked for
+  // Tiles of the same panels share that: each advances by its share of a block, from block `prefetch_from` on.
+  int64_t prefetch_tiles, prefetch_from;
   const uint8_t* end;   // of all panels
   const uint8_t* next;  // as in PanelSpan
 };
 using IntegerRunFn = void (*)(const IntegerRun& run);
 
-constexpr int64_t kPrefetchBytes = 8192;  // ahead of a single stream: measured best of 2 to 16 KiB
-
-// Address to prefetch when the kernel is `ahead` bytes before it. Past the last panel: the panels that are read next;
-// without any, a line already in cache, because a useless fetch costs as much as a useful one.
-inline const uint8_t* Ahead(const uint8_t* at, const IntegerRun& run, int64_t ahead) {
+// Address to prefetch run.ahead bytes before its use. Past the last panel: the panels that are read next; without any,
+// a line already in cache, because a useless fetch costs as much as a useful one.
+inline const uint8_t* Ahead(const uint8_t* at, const IntegerRun& run) {
   if (at < run.end) [[likely]]
     return at;
-  return run.next != nullptr ? run.next + (at - run.end) : at - ahead;
+  return run.next != nullptr ? run.next + (at - run.end) : at - run.ahead;
 }
 
-// kStream: one tile of few columns, bound by memory.
-template <typename Dot, IntegerLayout kLayout, int P, int C, bool kStream>
+// panel_count is a multiple of P.
+template <typename Dot, IntegerLayout kLayout, int P, int C>
 void MultiplyRun(const IntegerRun& run) {
   constexpr bool kTrits = kLayout.codes == CodeFormat::kTrits;
   constexpr int kStep = kTrits ? kTritsColumns / kCodeBlock : 1;  // blocks
   constexpr int kStepCodes = (kTrits ? kTritsVectors : kLayout.vectors) * kVectorBytes;
   constexpr int kStepBytes =
-      kStepCodes + kStep * (kLayout.sub_scale_bytes + kLayout.scale_bytes * kCodeBlock / kLayout.scale_columns);
-  alignas(64) uint8_t unpacked[kTrits ? P : 1][kTrits ? kTritsColumns * kPanelRows : 1];
-  const int64_t last_block = run.first_block + run.blocks, sub_scales = run.sub_scales;
-  const int64_t ahead = P == 1 ? kPrefetchBytes : 2 * P * run.panel_bytes;
-  const uint8_t* prefetch = run.prefetch;
-  for (int64_t first = 0; first < run.panel_count; first += P) {
-    const uint8_t* panels[P];
-    __mmask16 present[P];
-    STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
-      // Past the end: the last panel again, unused.
-      const bool inside = first + p < run.panel_count;
-      panels[p] = run.panels + (inside ? first + p : run.panel_count - 1) * run.panel_bytes;
-      present[p] = inside ? 0xffff : 0;
-    }
-    for (int t = 0; t < run.tiles; ++t) {
-      const int32_t* x = run.inputs + t * run.input_stride;
-      float* out = run.out + t * C * run.out_stride + first * kPanelRows;
-      __m512 acc[C * P];
-      STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) acc[i] = _mm512_setzero_ps();
-      if (run.first_block != 0) {  // not by the mask: a masked load waits for memory that it does not use
-        STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) {
-          acc[i] = _mm512_maskz_loadu_ps(present[i % P], out + i / P * run.out_stride + i % P * kPanelRows);
-        }
-      }
-      const uint8_t* streamed = panels[0] + ahead;
-      int64_t codes_at = run.codes + run.first_block / kStep * kStepCodes;
-      for (int64_t block = run.first_block; block < last_block; block += kStep, codes_at += kStepCodes) {
-        const uint8_t* codes[P];
-        ScalesAt scales[P];
-        STAGECOACH_UNROLL for (int p = 0; p < P; ++p) {
-          codes[p] = panels[p] + codes_at;
-          scales[p] = FindScales<kLayout>(panels[p], sub_scales, block);
-        }
-        if constexpr (kStream) {
-          // Evenly over the bytes of the panels, scales and codes alike.
-          const uint8_t* const fetched = Ahead(streamed, run, ahead);
-          STAGECOACH_UNROLL for (int i = 0; i < P * kStepBytes; i += kVectorBytes) {
-            _mm_prefetch(fetched + i, _MM_HINT_T0);
-          }
-          streamed += P * kStepBytes;
-        } else {
-          const uint8_t* const fetched = Ahead(prefetch, run, P * run.panel_bytes);
-          for (int i = 0; i < run.prefetch_lines * kStep; ++i) _mm_prefetch(fetched + i * kVectorBytes, _MM_HINT_T0);
-          prefetch += run.prefetch_step * kStep;
-        }
-        if constexpr (kTrits) {
-          for (int p = 0; p < P; ++p) {
-            UnpackTrits(codes[p], unpacked[p]);
-            codes[p] = unpacked[p];
-          }
-          for (int sub = 0; sub < kStep; ++sub, x += InputWords(kLayout) * C) {
-            AddBlock<Dot, kLayout, P, C>(codes, scales, x, acc);
-            STAGECOACH_UNROLL for (int p = 0; p < P; ++p) codes[p] += kGroups * kVectorBytes;
-          }
-        } else {
-          AddBlock<Dot, kLayout, P, C>(codes, scales, x, acc);
-          x += InputWords(kLayout) * C;
-        }
-      }
+      P * (kStepCodes + kStep * (kLayout.sub_scale_bytes + kLayout.scale_bytes * kCodeBlock / kLayout.scale_columns));
+  alignas(64) uint8_t unpacked[kTrits ? kStep : 1][kTrits ? kGroups * kVectorBytes : 1];
+  const int64_t first_step = run.first_block / kStep, last_block = run.first_block + run.blocks;
+  const int64_t sub_scales = run.sub_scales, panel_bytes = run.panel_bytes;
+  const int64_t prefetch_step = run.prefetch_tiles == 1 ? kStepBytes : kStepBytes / run.prefetch_tiles;
+  const uint8_t* panel = run.panels;
+  float* out = run.out;
+  for (int64_t first = 0; first < run.panel_count; first += P, panel += P * panel_bytes, out += P * kPanelRows) {
+    __m512 acc[C * P];
+    STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) acc[i] = _mm512_setzero_ps();
+    if (run.first_block != 0) {
       STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) {
-        _mm512_mask_storeu_ps(out + i / P * run.out_stride + i % P * kPanelRows, present[i % P], acc[i]);
+        acc[i] = _mm512_loadu_ps(out + i / P * run.out_stride + i % P * kPanelRows);
       }
     }
-  }
-}
-
-// Packs the groups of four columns: the bytes of each block in the order [group][column][4].
-inline void PackFourColumns(const int8_t* q, int64_t q_stride, int64_t blocks, int64_t block_words, int32_t* out) {
-  for (int64_t b = 0; b < blocks; ++b, q += kCodeBlock, out += block_words) {
-    const __m256i c0 = Load256(q), c1 = Load256(q + q_stride);
-    const __m256i c2 = Load256(q + 2 * q_stride), c3 = Load256(q + 3 * q_stride);
-    const __m256i low01 = _mm256_unpacklo_epi32(c0, c1), low23 = _mm256_unpacklo_epi32(c2, c3);
-    const __m256i high01 = _mm256_unpackhi_epi32(c0, c1), high23 = _mm256_unpackhi_epi32(c2, c3);
-    const __m256i groups[4] = {_mm256_unpacklo_epi64(low01, low23), _mm256_unpackhi_epi64(low01, low23),
-                               _mm256_unpacklo_epi64(high01, high23), _mm256_unpackhi_epi64(high01, high23)};
-    for (int g = 0; g < 4; ++g) {  // and group g + 4 in the other half
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 4 * g), _mm256_castsi256_si128(groups[g]));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16 + 4 * g), _mm256_extracti128_si256(groups[g], 1));
-    }
-  }
-}
-
-// Packs what a tile reads of C = `columns` input rows from `column` on, for the blocks [first_block, first_block +
-// blocks). Per block, 32-bit words of C columns each: 8 groups of four q; for types with a bias the starts of the
-// integer sums (of each half); x scales; for types with minima float(sum of q) * x_scale (of each half).
-inline void PackInputs(const IntegerLayout& layout, const Activations& in, int64_t cols, int64_t column, int columns,
-                       int64_t first_block, int64_t blocks, int32_t* out) {
-  const int halves = HalvesOf(layout);
-  const int64_t all_blocks = cols / kCodeBlock, block_words = static_cast<int64_t>(InputWords(layout)) * columns;
-  const int8_t* q = in.q + column * cols + first_block * kCodeBlock;
-  if (columns == 4) {
-    PackFourColumns(q, cols, blocks, block_words, out);
-  } else {
-    for (int64_t b = 0; b < blocks; ++b) {
-      int32_t* to = out + b * block_words;
-      for (int g = 0; g < kGroups; ++g) {
-        for (int c = 0; c < columns; ++c, ++to) std::memcpy(to, q + c * cols + b * kCodeBlock + 4 * g, 4);
+    const int32_t* x = run.inputs;
+    const uint8_t* codes[2] = {panel + run.codes + first_step * kStepCodes, nullptr};
+    codes[P - 1] = codes[0] + (P - 1) * panel_bytes;
+    // Evenly over the bytes of the panels, scales and codes alike.
+    const uint8_t* streamed = panel + (run.first_block + run.prefetch_from) / kStep * kStepBytes + run.ahead;
+    for (int64_t block = run.first_block; block < last_block; block += kStep) {
+      ScalesAt scales[2];
+      scales[0] = FindScales<kLayout>(panel, sub_scales, block);
+      scales[P - 1] = FindScales<kLayout>(panel + (P - 1) * panel_bytes, sub_scales, block);
+      const uint8_t* const fetched = Ahead(streamed, run);
+      STAGECOACH_UNROLL for (int i = 0; i < kStepBytes; i += kVectorBytes) _mm_prefetch(fetched + i, _MM_HINT_T0);
+      streamed += prefetch_step;
+      if constexpr (kTrits) {
+        static_assert(P == 1);
+        UnpackTrits(codes[0], unpacked[0]);
+        for (int b = 0; b < kStep; ++b, x += InputWords(kLayout) * C) {
+          const uint8_t* const part = unpacked[b];
+          AddBlock<Dot, kLayout, 1, C>(&part, scales, x, acc);
+        }
+      } else {
+        AddBlock<Dot, kLayout, P, C>(codes, scales, x, acc);
+        x += InputWords(kLayout) * C;
       }
+      codes[0] += kStepCodes;
+      if (P == 2) codes[1] += kStepCodes;
     }
-  }
-  int shift = 7;  // starts are for a bias of 2^7
-  for (int bias = layout.bias; bias > 1; bias /= 2) --shift;
-  for (int c = 0; c < columns; ++c) {
-    const int64_t at = (column + c) * all_blocks + first_block;
-    const float* scales = in.scales + at;
-    const int32_t* starts = layout.halves ? in.half_starts + at * 2 : in.starts + at;
-    int32_t* words = out + kGroups * columns + c;
-    for (int64_t b = 0; b < blocks; ++b, words += block_words, starts += halves) {
-      int32_t* to = words;
-      for (int h = 0; layout.bias != 0 && h < halves; ++h, to += columns) *to = starts[h] >> shift;
-      std::memcpy(to, scales + b, 4);
-      for (int h = 0; layout.minima && h < halves; ++h) {
-        const float sum = static_cast<float>(-starts[h] >> 7) * scales[b];
-        std::memcpy(to += columns, &sum, 4);
-      }
+    STAGECOACH_UNROLL for (int i = 0; i < C * P; ++i) {
+      _mm512_storeu_ps(out + i / P * run.out_stride + i % P * kPanelRows, acc[i]);
     }
   }
 }
 
-constexpr int kWideColumns = 4;  // of a tile
-constexpr int kWidePanels = 3;   // of a tile: 12 sums hide the latency of the dot instruction
-constexpr int kMostStreamColumns = 8;
-
-// Up to this number of columns are bound by memory, which one panel after the other reads fastest; more are bound by
-// arithmetic.
-constexpr int StreamColumns(const IntegerLayout& layout) {
-  return layout.codes == CodeFormat::kU8 ? kMostStreamColumns : layout.vectors > 2 ? 2 : 1;
+// Whether more columns than one tile has go through tiles of two panels and kPairColumns columns: with codes that take
+// few instructions to decode, loads of inputs are what bounds a tile of one panel.
+constexpr bool InPairs(const IntegerLayout& layout) {
+  return layout.codes == CodeFormat::kU8 || (layout.codes == CodeFormat::kNibble && !layout.tabled);
 }
-
-// Single bits are bound by arithmetic from the first column on.
-constexpr int StreamPanels(const IntegerLayout& layout) { return layout.codes == CodeFormat::kBit ? 4 : 1; }
+constexpr int kPairColumns = 4;
 
 struct IntegerTiles {
   IntegerLayout layout;
-  IntegerRunFn wide[kWideColumns + 1];  // by columns of a tile
-  IntegerRunFn stream[kMostStreamColumns + 1];
+  IntegerRunFn of_columns[kTileColumns + 1];
+  IntegerRunFn pairs[kPairColumns + 1];  // or nullptr
 };
 
 template <typename Dot, IntegerLayout kLayout, int C>
-constexpr IntegerRunFn kWide = MultiplyRun<Dot, kLayout, kWidePanels, C, false>;
-
-template <typename Dot, IntegerLayout kLayout, int C>
-constexpr IntegerRunFn StreamOf() {
-  if constexpr (C > StreamColumns(kLayout))
+constexpr IntegerRunFn PairOf() {
+  if constexpr (InPairs(kLayout)) {
+    return MultiplyRun<Dot, kLayout, 2, C>;
+  } else {
     return nullptr;
-  else
-    return MultiplyRun<Dot, kLayout, StreamPanels(kLayout), C, true>;
+  }
 }
 
 template <typename Dot, TensorType kType, IntegerLayout kLayout = LayoutOf(kType)>
 constexpr IntegerTiles kTiles = {
     kLayout,
-    {nullptr, nullptr, kWide<Dot, kLayout, 2>, kWide<Dot, kLayout, 3>, kWide<Dot, kLayout, 4>},
-    {nullptr, StreamOf<Dot, kLayout, 1>(), StreamOf<Dot, kLayout, 2>(), StreamOf<Dot, kLayout, 3>(),
-     StreamOf<Dot, kLayout, 4>(), StreamOf<Dot, kLayout, 5>(), StreamOf<Dot, kLayout, 6>(), StreamOf<Dot, kLayout, 7>(),
-     StreamOf<Dot, kLayout, 8>()}};
+    {nullptr, MultiplyRun<Dot, kLayout, 1, 1>, MultiplyRun<Dot, kLayout, 1, 2>, MultiplyRun<Dot, kLayout, 1, 3>,
+     MultiplyRun<Dot, kLayout, 1, 4>, MultiplyRun<Dot, kLayout, 1, 5>, MultiplyRun<Dot, kLayout, 1, 6>,
+     MultiplyRun<Dot, kLayout, 1, 7>, MultiplyRun<Dot, kLayout, 1, 8>},
+    {nullptr, nullptr, nullptr, PairOf<Dot, kLayout, 3>(), PairOf<Dot, kLayout, 4>()}};
+
+// Packs `columns` input rows from `column` on, for the blocks [first_block, first_block + blocks):
+// [block][column][InputWords].
+inline void PackInputs(const IntegerLayout& layout, const Activations& in, int64_t cols, int64_t column, int columns,
+                       int64_t first_block, int64_t blocks, int32_t* out) {
+  const int halves = HalvesOf(layout), words = InputWords(layout);
+  int shift = 7;  // starts are for a bias of 2^7
+  for (int bias = layout.bias; bias > 1; bias /= 2) --shift;
+  for (int c = 0; c < columns; ++c) {
+    const int64_t at = (column + c) * (cols / kCodeBlock) + first_block;
+    const int8_t* q = in.q + at * kCodeBlock;
+    const float* scales = in.scales + at;
+    const int32_t* starts = layout.halves ? in.half_starts + at * 2 : in.starts + at;
+    int32_t* to = out + c * words;
+    for (int64_t b = 0; b < blocks; ++b, q += kCodeBlock, starts += halves, to += columns * words) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), Load256(q));
+      int32_t* word = to + kGroups;
+      for (int h = 0; layout.bias != 0 && h < halves; ++h) *word++ = starts[h] >> shift;
+      std::memcpy(word++, scales + b, 4);
+      for (int h = 0; layout.minima && h < halves; ++h) {
+        const float sum = static_cast<float>(-starts[h] >> 7) * scales[b];
+        const float signed_sum = layout.sub_scale_bytes == 0 ? sum : -sum;
+        std::memcpy(word++, &signed_sum, 4);
+      }
+    }
+  }
+}
 
 // Inputs packed at a time, in words: half of the smallest second-level cache in use.
 constexpr int64_t kInputWords = 128 << 10;
@@ -274,82 +249,82 @@ alignas(64) thread_local int32_t packed_inputs[kInputWords];
 
 constexpr int64_t kStepBlocks = kTritsColumns / kCodeBlock;  // parts of K are whole numbers of the longest blocks
 constexpr int64_t kPassColumns = 16;                         // at least, where K has to be cut for the inputs to fit
-constexpr int64_t kChunkBlocks = 128;  // of K, whose panels stay in the second-level cache while columns pass by
+constexpr int64_t kChunkBlocks = 64;  // of K: what several tiles read of a panel stays in the first-level cache
 
-// One part of K, whose inputs are packed: `wide` tiles of `tile` columns, then `narrow` tiles of one less.
-struct PackedPart {
-  bool stream;
-  int64_t first_block, blocks;
-  int tile, wide, narrow;
+// How columns are cut into tiles, even ones: nine columns are five and four, not eight and one.
+struct TileCut {
+  bool pairs;
+  int tiles, columns, wide;  // `wide` tiles of `columns`, the others of one less
+
+  TileCut(const IntegerLayout& layout, int all) : pairs(all > kTileColumns && InPairs(layout)) {
+    const int most = pairs ? kPairColumns : kTileColumns;
+    tiles = (all + most - 1) / most;
+    columns = (all + tiles - 1) / tiles;
+    wide = tiles - (columns * tiles - all);
+  }
+  int Of(int tile) const { return tile < wide ? columns : columns - 1; }
 };
 
-inline void MultiplyPart(const IntegerTiles& tiles, const PanelSpan& weights, const PackedPart& part, float* out,
-                         int64_t out_stride) {
-  const PanelSections sections = SectionsOf(weights.type, weights.cols);
-  const int words = InputWords(tiles.layout), tile_count = part.wide + part.narrow;
-  IntegerRun run;
-  run.panel_bytes = static_cast<int64_t>(sections.bytes);
-  run.sub_scales = static_cast<int64_t>(sections.sub_scales);
-  run.codes = static_cast<int64_t>(sections.codes);
-  run.out_stride = out_stride;
-  run.end = weights.data + weights.panels * run.panel_bytes;
-  run.next = weights.next;
-  // All tiles of columns share the fetching of the next panels.
-  const int64_t group_bytes = kWidePanels * run.panel_bytes;
-  const bool whole = part.blocks * kCodeBlock == weights.cols;
-  run.prefetch_step = group_bytes / (part.blocks * tile_count) + 1;
-  run.prefetch_lines = whole ? static_cast<int>((run.prefetch_step + kVectorBytes - 1) / kVectorBytes) : 0;
-  const int64_t group = tile_count == 1 ? weights.panels : kWidePanels;
-  const int64_t chunk = tile_count == 1 ? part.blocks : kChunkBlocks;
-  for (int64_t panel = 0; panel < weights.panels; panel += group) {
-    run.panels = weights.data + panel * run.panel_bytes;
-    run.panel_count = weights.panels - panel < group ? weights.panels - panel : group;
-    run.prefetch = run.panels + group_bytes;
-    for (int64_t block = 0; block < part.blocks; block += chunk) {
-      run.first_block = part.first_block + block;
-      run.blocks = part.blocks - block < chunk ? part.blocks - block : chunk;
-      int column = 0;
-      for (int narrower = 0; narrower < 2; ++narrower) {
-        const int tile = part.tile - narrower;
-        run.tiles = narrower ? part.narrow : part.wide;
-        if (run.tiles == 0) continue;
-        run.inputs = packed_inputs + (column * part.blocks + block * tile) * words;
-        run.input_stride = tile * part.blocks * words;
-        run.out = out + column * out_stride + panel * kPanelRows;
-        (part.stream ? tiles.stream : tiles.wide)[tile](run);
-        run.prefetch += run.prefetch_step * run.blocks * run.tiles;
-        column += tile * run.tiles;
+// The panels of `all` by all tiles, in its blocks. all.inputs: of the first tile; all.out: of its first column.
+inline void MultiplyByTiles(const IntegerTiles& tiles, const IntegerRun& all, const TileCut& cut) {
+  const int words = InputWords(tiles.layout);
+  const int64_t chunk = cut.tiles == 1 ? all.blocks : kChunkBlocks;
+  int64_t group = cut.tiles == 1 ? all.panel_count : 1;
+  for (int64_t panel = 0; panel < all.panel_count; panel += group) {
+    if (cut.pairs) group = all.panel_count - panel >= 2 ? 2 : 1;
+    for (int64_t block = 0; block < all.blocks; block += chunk) {
+      IntegerRun run = all;
+      run.panels += panel * all.panel_bytes;
+      run.panel_count = group;
+      run.first_block += block;
+      run.blocks = all.blocks - block < chunk ? all.blocks - block : chunk;
+      // Several tiles take long for what they read, and fetch what follows all of it.
+      run.ahead = cut.tiles == 1 ? kAheadBytes : group * run.blocks * all.block_bytes;
+      run.out += panel * kPanelRows;
+      run.prefetch_tiles = cut.tiles;
+      const int32_t* inputs = all.inputs;
+      for (int t = 0; t < cut.tiles; ++t) {
+        const int columns = cut.Of(t);
+        run.inputs = inputs + block * columns * words;
+        run.prefetch_from = t * run.blocks / cut.tiles;
+        (group == 2 && cut.pairs ? tiles.pairs : tiles.of_columns)[columns](run);
+        run.out += columns * all.out_stride;
+        inputs += all.blocks * columns * words;
       }
     }
   }
 }
 
-inline void MultiplyByTiles(const IntegerTiles& tiles, const PanelSpan& weights, const Activations& in, int columns,
+inline void MultiplyColumns(const IntegerTiles& tiles, const PanelSpan& weights, const Activations& in, int columns,
                             float* out, int64_t out_stride) {
+  const PanelSections sections = SectionsOf(weights.type, weights.cols);
   const int64_t blocks = weights.cols / kCodeBlock, words = InputWords(tiles.layout);
+  IntegerRun run;
+  run.panels = weights.data;
+  run.panel_bytes = static_cast<int64_t>(sections.bytes);
+  run.panel_count = weights.panels;
+  run.block_bytes = run.panel_bytes / blocks;
+  run.sub_scales = static_cast<int64_t>(sections.sub_scales);
+  run.codes = static_cast<int64_t>(sections.codes);
+  run.inputs = packed_inputs;
+  run.out_stride = out_stride;
+  run.end = weights.data + weights.panels * run.panel_bytes;
+  run.next = weights.next;
   const int64_t least = columns < kPassColumns ? columns : kPassColumns;
   const int64_t fit = kInputWords / (words * least * kStepBlocks) * kStepBlocks;
   const int64_t part_blocks = blocks < fit ? blocks : fit;
   const int64_t fit_columns = kInputWords / (words * part_blocks);
-  const int pass = fit_columns < columns ? static_cast<int>(fit_columns / kWideColumns) * kWideColumns : columns;
+  const int pass = fit_columns < columns ? static_cast<int>(fit_columns / kTileColumns) * kTileColumns : columns;
   for (int first = 0; first < columns; first += pass) {
-    const int count = columns - first < pass ? columns - first : pass;
-    // Even tiles: nine columns are three, three and three, not four, four and one.
-    PackedPart part;
-    part.stream = count <= StreamColumns(tiles.layout);
-    const int tile_count = part.stream ? 1 : (count + kWideColumns - 1) / kWideColumns;
-    part.tile = (count + tile_count - 1) / tile_count;
-    part.narrow = part.tile * tile_count - count;
-    part.wide = tile_count - part.narrow;
-    for (part.first_block = 0; part.first_block < blocks; part.first_block += part_blocks) {
-      part.blocks = blocks - part.first_block < part_blocks ? blocks - part.first_block : part_blocks;
-      for (int t = 0, c = 0; t < tile_count; ++t) {
-        const int tile = t < part.wide ? part.tile : part.tile - 1;
-        PackInputs(tiles.layout, in, weights.cols, first + c, tile, part.first_block, part.blocks,
-                   packed_inputs + c * part.blocks * words);
-        c += tile;
+    const TileCut cut(tiles.layout, columns - first < pass ? columns - first : pass);
+    run.out = out + first * out_stride;
+    for (run.first_block = 0; run.first_block < blocks; run.first_block += part_blocks) {
+      run.blocks = blocks - run.first_block < part_blocks ? blocks - run.first_block : part_blocks;
+      for (int t = 0, c = 0; t < cut.tiles; c += cut.Of(t++)) {
+        PackInputs(tiles.layout, in, weights.cols, first + c, cut.Of(t), run.first_block, run.blocks,
+                   packed_inputs + c * run.blocks * words);
       }
-      MultiplyPart(tiles, weights, part, out + first * out_stride, out_stride);
+      MultiplyByTiles(tiles, run, cut);
     }
   }
 }
@@ -358,7 +333,7 @@ template <typename Dot>
 inline void IntegerMatmul(const PanelSpan& weights, const Activations& in, int columns, float* out,
                           int64_t out_stride) {
   ForIntegerType(weights.type, [&]<TensorType kType>() {
-    MultiplyByTiles(kTiles<Dot, kType>, weights, in, columns, out, out_stride);
+    MultiplyColumns(kTiles<Dot, kType>, weights, in, columns, out, out_stride);
   });
 }
 

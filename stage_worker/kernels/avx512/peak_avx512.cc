@@ -2,6 +2,7 @@
 
 #include "stage_worker/kernels/avx512/avx512.h"
 #include "stage_worker/kernels/isa_tables.h"
+#include "stage_worker/kernels/peak_read.h"
 
 namespace stagecoach {
 namespace {
@@ -9,19 +10,28 @@ namespace {
 // Independent sums: more than latency times instructions a cycle. The empty asm keeps them from being found equal.
 constexpr int kChains = 12;
 
+class Sums {
+ public:
+  void Add(const uint8_t* at) {
+    for (int j = 0; j < 4; ++j) sums_[j] = _mm512_add_epi64(sums_[j], _mm512_load_si512(at + 64 * j));
+  }
+  uint64_t Total() const {
+    const __m512i all = _mm512_add_epi64(_mm512_add_epi64(sums_[0], sums_[1]), _mm512_add_epi64(sums_[2], sums_[3]));
+    alignas(64) uint64_t lanes[8];
+    _mm512_store_si512(lanes, all);
+    uint64_t sum = 0;
+    for (uint64_t lane : lanes) sum += lane;
+    return sum;
+  }
+
+ private:
+  __m512i sums_[4] = {};
+};
+
 }  // namespace
 
-uint64_t PeakReadAvx512(const uint8_t* data, size_t bytes) {
-  __m512i sums[4] = {};
-  for (size_t i = 0; i < bytes; i += 256) {
-    for (int j = 0; j < 4; ++j) sums[j] = _mm512_add_epi64(sums[j], _mm512_load_si512(data + i + 64 * j));
-  }
-  for (int j = 1; j < 4; ++j) sums[0] = _mm512_add_epi64(sums[0], sums[j]);
-  alignas(64) uint64_t lanes[8];
-  _mm512_store_si512(lanes, sums[0]);
-  uint64_t sum = 0;
-  for (uint64_t lane : lanes) sum += lane;
-  return sum;
+uint64_t PeakReadAvx512(const uint8_t* data, size_t bytes, const ReadPattern& pattern) {
+  return ReadInPattern<Sums>(data, bytes, pattern);
 }
 
 // Products of bytes to 16-bit pairs, eight of these to one, to 32-bit fours, to the sums: codes of up to four bits

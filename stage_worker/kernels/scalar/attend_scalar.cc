@@ -179,7 +179,7 @@ void AttendByTiles(const AttendTables& tables, const AttentionSpan& span, const 
       ++count;
     }
     if (count == tiles.max_columns || (count > 0 && c + 1 == columns)) {
-      const bool again = read && count == tiles.max_columns && tiles.again != nullptr;
+      const bool again = read && count == tiles.max_columns;
       (again ? tiles.again : tiles.tile[count])(tile);
       read = true;
       count = 0;

@@ -143,6 +143,10 @@ void QuantizeRowInt8(const float* x, int64_t cols, int8_t* q, float* scales, int
   }
 }
 
+void RoundRow(const float* x, int64_t cols, uint16_t* out) {
+  for (int64_t i = 0; i < cols; ++i) out[i] = FloatToBf16(x[i]);
+}
+
 void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
   double lanes[kLanes] = {};
   for (int64_t i = 0; i < n; ++i) lanes[i % kLanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
@@ -231,10 +235,6 @@ void RopeFrom(int first, float* head, const float* cos, const float* sin, int he
     *a = std::fma(x, cos[i], -(y * sin[i]));
     *b = std::fma(y, cos[i], x * sin[i]);
   }
-}
-
-void RoundRow(const float* x, int64_t cols, uint16_t* out) {
-  for (int64_t i = 0; i < cols; ++i) out[i] = FloatToBf16(x[i]);
 }
 
 const Kernels kScalarKernels = {

@@ -98,7 +98,7 @@ void AskFor(const uint8_t* const* tiles, int begin, int end, size_t tile_bytes) 
 // One thread in the attention of one layer.
 class AttentionRun {
  public:
-  AttentionRun(const StageLayer& layer, const StepContext& step, int threads, AttentionScratch* scratch)
+  AttentionRun(const StageLayer& layer, const StepContext& step, const Worker& worker)
       : spec_(layer.spec.attention),
         sinks_(layer.weights.sinks),
         layer_(layer.pool_layer),
@@ -106,8 +106,9 @@ class AttentionRun {
         pool_(step.PoolOf(layer.spec)),
         step_(step),
         walks_(step.plan.walks(layer.walks)),
-        threads_(threads),
-        scratch_(scratch),
+        worker_(worker),
+        untaken_(worker.StartWork(static_cast<int64_t>(walks_.work().size()), {.most = 1})),
+        scratch_(&step.scratch.attention[static_cast<size_t>(worker.thread)]),
         group_(walks_.sizes().group),
         key_dim_(walks_.sizes().key_dim),
         value_dim_(walks_.sizes().value_dim),
@@ -127,13 +128,10 @@ class AttentionRun {
   }
 
  private:
-  // From the end, where a prefill chunk's longest walks are; the order changes no result. Every thread asks once when
-  // nothing is left; the last one resets the counter for the next layer, behind the barrier.
+  // From the end, where a prefill chunk's longest walks are; the order changes no result.
   const AttentionWork* Take() {
-    const int64_t count = static_cast<int64_t>(walks_.work().size());
-    const int64_t taken = step_.scratch.next_attention_work.fetch_add(1, std::memory_order_relaxed);
-    if (taken == count + threads_ - 1) step_.scratch.next_attention_work.store(0, std::memory_order_relaxed);
-    return taken < count ? &walks_.work()[static_cast<size_t>(count - 1 - taken)] : nullptr;
+    const WorkRun run = untaken_.Take();
+    return run.empty() ? nullptr : &walks_.work()[walks_.work().size() - static_cast<size_t>(run.items.end)];
   }
 
   int64_t FirstPosition(const AttentionWork& work) const {
@@ -241,6 +239,8 @@ class AttentionRun {
     span.k_tiles = scratch_->k_tiles;
     span.v_tiles = scratch_->v_tiles;
     const int tiles = FindTiles(work, granule, scratch_->k_tiles, scratch_->v_tiles);
+    const int64_t unseen = Begin(FirstPosition(work), granule) / kTilePositions;
+    worker_.Reads(static_cast<size_t>(tiles - unseen) * (tile_bytes_ + (spec_.latent() ? 0 : value_tile_bytes_)));
     const bool last = granule + 1 == work.end_granule;
     if (last) next_ = Take();
     int next_tiles = 0;
@@ -309,7 +309,8 @@ class AttentionRun {
   const KvPool& pool_;
   const StepContext& step_;
   const WalkPlan& walks_;
-  const int threads_;
+  const Worker& worker_;
+  SharedWork::Taker untaken_;  // of walks_.work()
   AttentionScratch* const scratch_;
   const int64_t group_, key_dim_, value_dim_, window_;
   const size_t tile_bytes_, value_tile_bytes_;  // of K, of V
@@ -319,7 +320,8 @@ class AttentionRun {
 }  // namespace
 
 void Attend(const StageLayer& layer, const StepContext& step, const Worker& worker) {
-  AttentionRun(layer, step, worker.threads(), &step.scratch.attention[static_cast<size_t>(worker.thread)]).Run();
+  worker.Enter(StepPart::kAttention);
+  AttentionRun(layer, step, worker).Run();
 }
 
 }  // namespace stagecoach

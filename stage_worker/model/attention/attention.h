@@ -41,9 +41,9 @@ void ProjectQkv(const StageLayer& layer, const Activations& input, const StepCon
 // Phase 2. scratch.attended = softmax(score_scale * q K^T) V of every row over the positions that AttentionSpec lets it
 // see, with the sink of each head if there is one: [rows, Nq*H]; latent: [rows, Nq*kv_rank]. Gated attention: times
 // sigmoid(scratch.gates), element by element.
-//   Sharing   threads take work from scratch.next_attention_work, which is 0 before and after. A walk that is long for
-//             its share of the step is cut into pieces. The thread that ends the last piece merges the walk's granules
-//             in ascending order, then the sink. So `attended` is complete at the caller's barrier after this phase.
+//   Sharing   threads divide the walks while they work (SharedWork). A walk that is long for its share of the step is
+//             cut into pieces. The thread that ends the last piece merges the walk's granules in ascending order, then
+//             the sink. So `attended` is complete at the caller's barrier after this phase.
 //   Safety    blocks whose positions no row of the step sees are never touched; their table entries may hold anything.
 void Attend(const StageLayer& layer, const StepContext& step, const Worker& worker);
 

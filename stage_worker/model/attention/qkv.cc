@@ -17,22 +17,50 @@ void Rotate(const StageLayer& layer, int64_t row, const StepContext& step, float
                     static_cast<int>(rope.dims), rope.pairs == RopePairs::kHalves);
 }
 
+// Where a row's key and value are kept.
+struct KvPlace {
+  BlockId block;
+  int32_t tile, lane;
+
+  static KvPlace Of(const StageLayer& layer, int64_t row, const StepContext& step) {
+    const int32_t block_tokens = step.PoolOf(layer.spec).shape().block_tokens;
+    const StepRow& at = step.plan.rows()[static_cast<size_t>(row)];
+    const int32_t offset = static_cast<int32_t>(at.position % block_tokens);
+    return {at.tables[layer.spec.block_group][at.position / block_tokens], offset / kTilePositions,
+            offset % kTilePositions};
+  }
+};
+
 // Writes a row's key [key_dim], or its value [H], of a KV head to its place in the pool.
 enum class Kv { kKey, kValue };
 void Store(Kv what, const StageLayer& layer, int64_t kv_head, int64_t row, const StepContext& step, const float* head) {
   KvPool& pool = step.PoolOf(layer.spec);
-  const KvPoolShape& shape = pool.shape();
-  const StepRow& at = step.plan.rows()[static_cast<size_t>(row)];
-  const BlockId block = at.tables[layer.spec.block_group][at.position / shape.block_tokens];
-  const int32_t offset = static_cast<int32_t>(at.position % shape.block_tokens);
-  const int32_t tile = offset / kTilePositions, lane = offset % kTilePositions;
+  const KvType type = pool.shape().type;
+  const KvPlace at = KvPlace::Of(layer, row, step);
   const AttentionSpec& spec = layer.spec.attention;
   if (what == Kv::kKey) {
-    step.kernels.store_k(shape.type, head, static_cast<int>(spec.key_dim()), lane,
-                         pool.KTile(layer.pool_layer, block, kv_head, tile));
+    step.kernels.store_k(type, head, static_cast<int>(spec.key_dim()), at.lane,
+                         pool.KTile(layer.pool_layer, at.block, kv_head, at.tile));
   } else {
-    step.kernels.store_v(shape.type, head, static_cast<int>(spec.head_dim), lane,
-                         pool.VTile(layer.pool_layer, block, kv_head, tile));
+    step.kernels.store_v(type, head, static_cast<int>(spec.head_dim), at.lane,
+                         pool.VTile(layer.pool_layer, at.block, kv_head, at.tile));
+  }
+}
+
+// Asks the memory for the tiles that keys of few rows are written to. A key has a place in every line of its tile, and
+// nobody has read these lines since the token before: without this, storing waits for each.
+void AskForKeyTiles(const StageLayer& layer, Gang::Part kv_heads, const StepContext& step) {
+  constexpr int64_t kAskedRows = 8;  // of more, the lines would be gone again before they are used
+  constexpr size_t kLineBytes = 64;
+  const KvPool& pool = step.PoolOf(layer.spec);
+  const size_t bytes = KvTileBytes(pool.shape().type, layer.spec.attention.key_dim());
+  if (step.plan.row_count() > kAskedRows) return;
+  for (int64_t row = 0; row < step.plan.row_count(); ++row) {
+    const KvPlace at = KvPlace::Of(layer, row, step);
+    for (int64_t head = kv_heads.begin; head < kv_heads.end; ++head) {
+      const uint8_t* const tile = pool.KTile(layer.pool_layer, at.block, head, at.tile);
+      for (size_t line = 0; line < bytes; line += kLineBytes) __builtin_prefetch(tile + line, 1, 2);
+    }
   }
 }
 
@@ -52,6 +80,7 @@ void StoreRow(const StageLayer& layer, int64_t row, const StepContext& step) {
 template <typename InputOf, typename Use>
 void RunHeadMatrix(const PackedMatrix& matrix, const InputForms& forms, const StepContext& step, const Worker& worker,
                    const InputOf& input_of, const Use& use) {
+  worker.Reads(matrix.bytes());
   LatentScratch::Head& head = step.scratch.latent.heads[static_cast<size_t>(worker.thread)];
   float* const out = head.output.as<float>();
   const int64_t rows = step.plan.row_count(), stride = matrix.padded_rows();
@@ -86,13 +115,14 @@ void ProjectLatent(const StageLayer& layer, const Activations& input, const Step
   const AttentionSpec& spec = layer.spec.attention;
   const LatentWeights& w = layer.weights.latent;
   LatentScratch& latent = step.scratch.latent;
-  ProjectPanels(w.kv_a, {}, input, step, worker, latent.row, latent.sizes.row_stride);
+  ProjectPanels(StepPart::kLatent, w.kv_a, {}, input, step, worker, latent.row, latent.sizes.row_stride);
   if (spec.q_rank == 0) {
-    ProjectPanels(layer.weights.q, {}, input, step, worker, latent.q, latent.sizes.q_stride);
+    ProjectPanels(StepPart::kLatent, layer.weights.q, {}, input, step, worker, latent.q, latent.sizes.q_stride);
   } else {
-    ProjectPanels(w.q_a, {}, input, step, worker, latent.q_a, latent.sizes.q_a_stride);
+    ProjectPanels(StepPart::kLatent, w.q_a, {}, input, step, worker, latent.q_a, latent.sizes.q_a_stride);
   }
   worker.Barrier();
+  worker.Enter(StepPart::kHeads);
   const Gang::Part rows = worker.Share(step.plan.row_count());
   for (int64_t row = rows.begin; row < rows.end; ++row) StoreRow(layer, row, step);
   if (spec.q_rank > 0) {
@@ -102,18 +132,19 @@ void ProjectLatent(const StageLayer& layer, const Activations& input, const Step
                             layer.spec.norm_eps, normed);
       return static_cast<const float*>(normed);
     });
-    ProjectPanels(w.q_b, {}, q_b, step, worker, latent.q, latent.sizes.q_stride);
+    ProjectPanels(StepPart::kLatent, w.q_b, {}, q_b, step, worker, latent.q, latent.sizes.q_stride);
     worker.Barrier();
   }
-  const Gang::Part heads = worker.Share(spec.heads);
-  for (int64_t head = heads.begin; head < heads.end; ++head) Absorb(layer, head, step, worker);
+  worker.Enter(StepPart::kLatent);
+  worker.Divide(spec.heads, {.most = 1}, [&](WorkRun run) { Absorb(layer, run.items.begin, step, worker); });
 }
 
 Activations LatentOutput(const StageLayer& layer, const StepContext& step, const Worker& worker) {
   const AttentionSpec& spec = layer.spec.attention;
   LatentScratch& latent = step.scratch.latent;
-  const Gang::Part heads = worker.Share(spec.heads);
-  for (int64_t head = heads.begin; head < heads.end; ++head) {
+  worker.Enter(StepPart::kLatent);
+  worker.Divide(spec.heads, {.most = 1}, [&](WorkRun run) {
+    const int64_t head = run.items.begin;
     RunHeadMatrix(
         layer.weights.latent.v_b[static_cast<size_t>(head)], layer.forms.v_b, step, worker,
         [&](int64_t row) {
@@ -123,7 +154,7 @@ Activations LatentOutput(const StageLayer& layer, const StepContext& step, const
           std::copy_n(values, spec.value_dim,
                       latent.output.as<float>() + row * latent.sizes.output_stride + head * spec.value_dim);
         });
-  }
+  });
   worker.Barrier();
   return PrepareInput(layer.forms.output, spec.output_width(), step, worker, [&](int64_t row) {
     return static_cast<const float*>(latent.output.as<float>() + row * latent.sizes.output_stride);
@@ -142,10 +173,11 @@ void NormAndRotate(const StageLayer& layer, const std::vector<float>& norm, int6
   Rotate(layer, row, step, head);
 }
 
-// One of the three matrices, its output in scratch and what to do with a finished head.
+// Some heads of one of the three matrices, its output in scratch and what to do with a finished head.
 template <typename Finish>
 void RunHeads(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input, int64_t head_dim,
-              const StepContext& step, Gang::Part heads, float* out, int64_t stride, const Finish& finish) {
+              const StepContext& step, const Worker& worker, Gang::Part heads, float* out, int64_t stride,
+              const Finish& finish) {
   const int64_t panels = head_dim / kPanelRows, rows = step.plan.row_count();
   // Blocks of whole heads, which are finished while they are in the cache.
   const int64_t block_panels = std::max<int64_t>(1, BlockPanels(rows) / panels) * panels;
@@ -153,11 +185,13 @@ void RunHeads(const PackedMatrix& matrix, const std::vector<float>& bias, const 
   ForEachBlock(all, block_panels, rows, [&](Gang::Part block, int64_t first, int64_t count) {
     float* const block_out = out + first * stride + block.begin * kPanelRows;
     Project(step.kernels, matrix, bias, RowsFrom(input, matrix.cols, first), count, block, block_out, stride);
+    worker.Enter(StepPart::kHeads);
     for (int64_t row = 0; row < count; ++row) {
       for (int64_t head = block.begin / panels; head < block.end / panels; ++head) {
         finish(head, first + row, out + (first + row) * stride + head * head_dim);
       }
     }
+    worker.Enter(StepPart::kQkv);
   });
 }
 
@@ -187,7 +221,8 @@ void ProjectQkv(const StageLayer& layer, const Activations& input, const StepCon
   float* const q = scratch.q.as<float>();
   float* const k = scratch.k.as<float>();
   float* const v = scratch.v.as<float>();
-  if (spec.gated) ProjectPanels(w.attn_gate, {}, input, step, worker, scratch.gates, scratch.gate_stride);
+  if (spec.gated)
+    ProjectPanels(StepPart::kQkv, w.attn_gate, {}, input, step, worker, scratch.gates, scratch.gate_stride);
   const auto finish_q = [&](int64_t, int64_t row, float* at) { NormAndRotate(layer, w.q_norm, row, step, at); };
   const auto finish_k = [&](int64_t head, int64_t row, float* at) {
     NormAndRotate(layer, w.k_norm, row, step, at);
@@ -196,16 +231,23 @@ void ProjectQkv(const StageLayer& layer, const Activations& input, const StepCon
   const auto finish_v = [&](int64_t head, int64_t row, float* at) { Store(Kv::kValue, layer, head, row, step, at); };
 
   if (const QkvHeads shape = QkvHeads::Of(spec); SharesWholeHeads(shape, worker.threads())) {
-    const QkvShare share = ShareHeads(shape, worker.thread, worker.threads());
-    RunHeads(w.q, w.q_bias, input, spec.head_dim, step, share.q, q, scratch.q_stride, finish_q);
-    RunHeads(w.k, w.k_bias, input, spec.head_dim, step, share.k, k, scratch.kv_stride, finish_k);
-    RunHeads(w.v, w.v_bias, input, spec.head_dim, step, share.v, v, scratch.kv_stride, finish_v);
+    worker.Enter(StepPart::kQkv);
+    worker.AllRead(w.q.bytes() + w.k.bytes() + w.v.bytes());
+    AskForKeyTiles(layer, ShareHeads(shape, worker.thread, worker.threads()).k, step);
+    const RunLength length = PanelRuns(w.q, spec.head_dim / kPanelRows, step.plan.row_count());
+    worker.Divide(shape.all(), length, [&](WorkRun run) {
+      const QkvShare heads = shape.Within(run.items);
+      RunHeads(w.q, w.q_bias, input, spec.head_dim, step, worker, heads.q, q, scratch.q_stride, finish_q);
+      RunHeads(w.k, w.k_bias, input, spec.head_dim, step, worker, heads.k, k, scratch.kv_stride, finish_k);
+      RunHeads(w.v, w.v_bias, input, spec.head_dim, step, worker, heads.v, v, scratch.kv_stride, finish_v);
+    });
     return;
   }
-  ProjectPanels(w.q, w.q_bias, input, step, worker, scratch.q, scratch.q_stride);
-  ProjectPanels(w.k, w.k_bias, input, step, worker, scratch.k, scratch.kv_stride);
-  ProjectPanels(w.v, w.v_bias, input, step, worker, scratch.v, scratch.kv_stride);
+  ProjectPanels(StepPart::kQkv, w.q, w.q_bias, input, step, worker, scratch.q, scratch.q_stride);
+  ProjectPanels(StepPart::kQkv, w.k, w.k_bias, input, step, worker, scratch.k, scratch.kv_stride);
+  ProjectPanels(StepPart::kQkv, w.v, w.v_bias, input, step, worker, scratch.v, scratch.kv_stride);
   worker.Barrier();
+  worker.Enter(StepPart::kHeads);
   NormWholeRows(layer, step, worker);
   const int64_t heads_per_row = spec.heads + spec.kv_heads;
   const Gang::Part part = worker.Share(step.plan.row_count() * heads_per_row);

@@ -9,9 +9,6 @@
 namespace stagecoach {
 namespace {
 
-// What reading and writing a head's matrix costs, in rows of its delta rule.
-constexpr int64_t kStateCost = 16;
-
 // Of rows before a sequence's first.
 constexpr float kNoInput[kMaxHeadDim] = {};
 
@@ -31,14 +28,16 @@ class DeltaNetRun {
 
   Activations Run(const Activations& input) {
     const DeltaNetScratchSizes& sizes = scratch_.sizes;
-    ProjectPanels(w_.qkv, {}, input, step_, worker_, scratch_.mixed, sizes.mixed_stride);
-    ProjectPanels(w_.z, {}, input, step_, worker_, scratch_.z, sizes.z_stride);
-    ProjectPanels(w_.beta, {}, input, step_, worker_, scratch_.beta, sizes.gate_stride);
-    ProjectPanels(w_.alpha, {}, input, step_, worker_, scratch_.decay, sizes.gate_stride);
+    ProjectPanels(StepPart::kDeltaNetIn, w_.qkv, {}, input, step_, worker_, scratch_.mixed, sizes.mixed_stride);
+    ProjectPanels(StepPart::kDeltaNetIn, w_.z, {}, input, step_, worker_, scratch_.z, sizes.z_stride);
+    ProjectPanels(StepPart::kDeltaNetIn, w_.beta, {}, input, step_, worker_, scratch_.beta, sizes.gate_stride);
+    ProjectPanels(StepPart::kDeltaNetIn, w_.alpha, {}, input, step_, worker_, scratch_.decay, sizes.gate_stride);
     worker_.Barrier();
+    worker_.Enter(StepPart::kConvolution);
     FindGates();
     for (const StepSlice& slice : step_.plan.slices()) Convolve(slice, worker_.Share(mixed_heads()));
     worker_.Barrier();
+    worker_.Enter(StepPart::kDeltaRule);
     UpdateStates();
     worker_.Barrier();
     return PrepareInput(layer_.forms.output, spec_.value_width(), step_, worker_,
@@ -112,22 +111,13 @@ class DeltaNetRun {
   }
 
   void UpdateStates() const {
-    int64_t total = 0;
-    for (const StepSlice& slice : step_.plan.slices()) total += CostOf(slice) * spec_.value_heads;
-    const int64_t begin = total * worker_.thread / worker_.threads();
-    const int64_t end = total * (worker_.thread + 1) / worker_.threads();
-    int64_t before = 0;  // what the slices before this one cost
-    for (const StepSlice& slice : step_.plan.slices()) {
-      // The first head that begins at this cost or behind it.
-      const auto head_at = [&](int64_t cost) {
-        const int64_t head = (cost - before + CostOf(slice) - 1) / CostOf(slice);
-        return std::clamp<int64_t>(cost <= before ? 0 : head, 0, spec_.value_heads);
-      };
-      for (int64_t head = head_at(begin); head < head_at(end); ++head) UpdateHead(slice, head);
-      before += CostOf(slice) * spec_.value_heads;
-    }
+    const std::vector<StepSlice>& slices = step_.plan.slices();
+    const int64_t heads = spec_.value_heads;
+    // One at a time: a head of a prompt's slice takes as long as hundreds of a decoding one's.
+    worker_.Divide(static_cast<int64_t>(slices.size()) * heads, {.most = 1}, [&](WorkRun run) {
+      UpdateHead(slices[static_cast<size_t>(run.items.begin / heads)], run.items.begin % heads);
+    });
   }
-  static int64_t CostOf(const StepSlice& slice) { return slice.rows + kStateCost; }
 
   // The delta rule of a head, its norm and its gates.
   void UpdateHead(const StepSlice& slice, int64_t head) const {
@@ -149,6 +139,7 @@ class DeltaNetRun {
     span.out_stride = step_.scratch.attended_stride;
     const Kernels& kernels = step_.kernels;
     kernels.delta_rule(span);
+    worker_.Reads(static_cast<size_t>(dim_ * dim_) * sizeof(float) * (span.before == nullptr ? 1 : 2));
     for (int64_t i = 0; i < slice.rows; ++i) {
       float* const out = span.out + i * span.out_stride;
       const float* const z = scratch_.z.as<float>() + (row + i) * scratch_.sizes.z_stride + head * dim_;

@@ -35,21 +35,31 @@ struct UnitInput {
   const float* gate_bias;  // nullptr: none
   const float* up_bias;
   Activation activation;
+  StepPart part;  // of the step's account
 };
 
 UnitInput UnitOf(const StageLayer& layer) {
   const LayerWeights& w = layer.weights;
-  return {w.gate, w.up, OrNone(w.gate_bias), OrNone(w.up_bias), layer.spec.ffn.activation};
+  const bool dense = layer.spec.ffn.kind != FfnKind::kExperts;
+  return {w.gate,
+          w.up,
+          OrNone(w.gate_bias),
+          OrNone(w.up_bias),
+          layer.spec.ffn.activation,
+          dense ? StepPart::kGateUp : StepPart::kExpertsGateUp};
 }
 
-// Rows [at, at + rows) of `to` = act(gate m, up m) for these panels, by way of `block`. next: as in PanelSpan.
-void ActivateBlock(const Kernels& kernels, const UnitInput& unit, const Activations& input, int64_t rows,
-                   Gang::Part panels, const InputForms& forms, float* block, MatmulInput* to, int64_t at,
+// Rows [at, at + rows) of `to` = act(gate m, up m) for these panels, by way of `block`. next: as in PanelSpan. In the
+// account the unit's part goes on behind it.
+void ActivateBlock(const Kernels& kernels, const Worker& worker, const UnitInput& unit, const Activations& input,
+                   int64_t rows, Gang::Part panels, const InputForms& forms, float* block, MatmulInput* to, int64_t at,
                    const uint8_t* next_up, const uint8_t* next) {
+  worker.Enter(unit.part);  // an expert's rows may have been gathered before
   const int64_t stride = (panels.end - panels.begin) * kPanelRows;
   float* const up = block + rows * stride;
   Project(kernels, unit.gate, unit.gate_bias, input, rows, panels, block, stride, next_up);
   Project(kernels, unit.up, unit.up_bias, input, rows, panels, up, stride, next);
+  worker.Enter(StepPart::kActivation);
   const Gang::Part columns = OutputColumns(unit.gate, panels);
   const int64_t count = columns.end - columns.begin;
   for (int64_t row = 0; row < rows; ++row) {
@@ -57,6 +67,7 @@ void ActivateBlock(const Kernels& kernels, const UnitInput& unit, const Activati
     ApplyActivation(kernels, unit.activation, act, up + row * stride, count, act);
     to->Set(kernels, forms, at + row, unit.gate.rows, columns.begin, act, count);
   }
+  worker.Enter(unit.part);
 }
 
 // Pieces of work a thread takes in a phase, about. More balance better; fewer are longer runs of panels, which memory
@@ -96,8 +107,6 @@ Runs CutInto(int64_t count, int64_t pieces, int64_t most) {
   return {count, std::clamp(wanted, CeilDiv(units, most / kWidePanels), units), kWidePanels};
 }
 
-int64_t PanelPairs(const PackedMatrix& matrix) { return (matrix.panels() + 1) / 2; }
-
 // Some rows of a step, by one thread of those that work on them together.
 class ExpertTile {
  public:
@@ -120,21 +129,32 @@ class ExpertTile {
   void Run(float* out) {
     ComputeLogits();
     worker_.Barrier();  // the outputs of the tile before this one are complete, too
+    worker_.Enter(StepPart::kRouting);
     if (spec_.shared_gated) ComputeGates();
     Choose();
     const ExpertPlan plan(chosen_, rows_, spec_.experts_used, spec_.experts, &own_);
-    if (worker_.thread == 0) all_.next_output.store(0, std::memory_order_relaxed);
+    worker_.Enter(StepPart::kExpertsGateUp);
+    worker_.AllRead(ActiveBytes(plan, w_.experts.gate) + ActiveBytes(plan, w_.experts.up) + w_.gate.bytes() +
+                    w_.up.bytes());
     Activate(plan);
     worker_.Barrier();
-    if (worker_.thread == 0) all_.next_activation.store(0, std::memory_order_relaxed);
+    worker_.Enter(StepPart::kExpertsDown);
+    worker_.AllRead(ActiveBytes(plan, w_.experts.down) + w_.down.bytes());
     AddOutputs(plan, out);
   }
 
  private:
   bool has_shared() const { return spec_.shared_width > 0; }
 
+  // Experts' matrices of one kind are of one size.
+  static size_t ActiveBytes(const ExpertPlan& plan, const std::vector<PackedMatrix>& matrices) {
+    return static_cast<size_t>(plan.active_count) * matrices[0].bytes();
+  }
+
   void ComputeLogits() {
     const PackedMatrix& router = w_.experts.router;
+    worker_.Enter(StepPart::kRouter);
+    worker_.AllRead(router.bytes());
     const bool by_rows = rows_ >= kRouterRows * worker_.threads();
     const Gang::Part rows = by_rows ? worker_.Share(rows_) : Gang::Part{0, rows_};
     const Gang::Part panels = by_rows ? Gang::Part{0, router.panels()} : worker_.Share(router.panels());
@@ -188,28 +208,19 @@ class ExpertTile {
     const auto pairs_of = [&](int64_t i) {
       return i < shared.pieces ? shared.At(i) : routed.At((i - shared.pieces) % routed.pieces);
     };
-    const auto begin_of = [&](int64_t i) -> const uint8_t* {
-      if (i >= all) return nullptr;
+    const auto begin_of = [&](int64_t i) {
       const PackedMatrix& gate = i < shared.pieces ? w_.gate : w_.experts.gate[static_cast<size_t>(expert_of(i))];
       return PanelsAt(gate, 2 * pairs_of(i).begin);
     };
-    for (int64_t i = Take(&all_.next_activation); i < all; i = Take(&all_.next_activation)) {
-      const uint8_t* const next = begin_of(ProbablyTakenAfter(i));
+    worker_.Divide(all, {.most = 1}, [&](WorkRun run) {
+      const int64_t i = run.items.begin;
+      const uint8_t* const next = run.more ? begin_of(i + 1) : nullptr;
       if (i < shared.pieces) {
         ActivateShared(pairs_of(i), next);
       } else {
         ActivateExpert(plan, expert_of(i), pairs_of(i), next);
       }
-    }
-  }
-
-  static int64_t Take(std::atomic<int64_t>* next) { return next->fetch_add(1, std::memory_order_relaxed); }
-
-  // The piece that this thread takes next if all are equally fast. Taking it now would keep it from an idle thread.
-  int64_t ProbablyTakenAfter(int64_t piece) const { return piece + worker_.threads(); }
-
-  static const uint8_t* PanelsAt(const PackedMatrix& matrix, int64_t panel) {
-    return matrix.Panels(panel, matrix.panels()).data;
+    });
   }
 
   // `next`, here and below: as in PanelSpan, behind all of the piece.
@@ -223,9 +234,12 @@ class ExpertTile {
 
   void ActivateExpert(const ExpertPlan& plan, int32_t expert, Gang::Part pairs, const uint8_t* next) {
     const ExpertWeights& w = w_.experts;
-    const UnitInput unit = {w.gate[static_cast<size_t>(expert)], w.up[static_cast<size_t>(expert)],
-                            OrNone(w.gate_bias, expert * spec_.width), OrNone(w.up_bias, expert * spec_.width),
-                            spec_.activation};
+    const UnitInput unit = {w.gate[static_cast<size_t>(expert)],
+                            w.up[static_cast<size_t>(expert)],
+                            OrNone(w.gate_bias, expert * spec_.width),
+                            OrNone(w.up_bias, expert * spec_.width),
+                            spec_.activation,
+                            StepPart::kExpertsGateUp};
     const int64_t end = plan.begins[expert + 1];
     for (int64_t place = plan.begins[expert]; place < end; place += kExpertGatherRows) {
       const int64_t count = std::min(kExpertGatherRows, end - place);
@@ -238,6 +252,7 @@ class ExpertTile {
     const int32_t first = plan.rows[place];
     if (plan.rows[place + count - 1] - first == count - 1) return RowsFrom(input_, step_.hidden, first);
     if (gathered_ != place) {
+      worker_.Enter(StepPart::kInput);
       for (int64_t i = 0; i < count; ++i) {
         own_.gathered.Copy(forms_.experts, i, step_.hidden, RowsFrom(input_, step_.hidden, plan.rows[place + i]));
       }
@@ -252,8 +267,8 @@ class ExpertTile {
     const int64_t end = std::min(2 * pairs.end, unit.gate.panels()), most = BlockPanels(rows);
     for (int64_t panel = 2 * pairs.begin; panel < end; panel += most) {
       const Gang::Part panels = {panel, std::min(panel + most, end)};
-      ActivateBlock(step_.kernels, unit, input, rows, panels, forms, block_, to, at, PanelsAt(unit.up, panels.begin),
-                    panels.end < end ? PanelsAt(unit.gate, panels.end) : next);
+      ActivateBlock(step_.kernels, worker_, unit, input, rows, panels, forms, block_, to, at,
+                    PanelsAt(unit.up, panels.begin), panels.end < end ? PanelsAt(unit.gate, panels.end) : next);
     }
   }
 
@@ -266,12 +281,13 @@ class ExpertTile {
     const int64_t most = std::min(all_.output_floats / (places * kPanelRows), 2 * kBlockFloats / kPanelRows);
     const Runs runs = CutInto(panels, kOutputPieces * worker_.threads(), std::max<int64_t>(1, most));
     const PackedMatrix& first = w_.experts.down[static_cast<size_t>(plan.active[0])];
-    for (int64_t i = Take(&all_.next_output); i < runs.pieces; i = Take(&all_.next_output)) {
-      const Gang::Part part = runs.At(i);
-      const int64_t after = ProbablyTakenAfter(i);
-      ComputeOutputs(plan, part, after < runs.pieces ? PanelsAt(first, runs.At(after).begin) : nullptr);
+    worker_.Divide(runs.pieces, {.most = 1}, [&](WorkRun run) {
+      const Gang::Part part = runs.At(run.items.begin);
+      ComputeOutputs(plan, part, run.more ? PanelsAt(first, runs.At(run.items.begin + 1).begin) : nullptr);
+      worker_.Enter(StepPart::kExpertsSum);
       SumOutputs(plan, part, out);
-    }
+      worker_.Enter(StepPart::kExpertsDown);
+    });
   }
 
   // own_.outputs [places, columns of the panels]: experts' rows by place, then the shared unit's by row.
@@ -347,16 +363,21 @@ void AddExperts(const StageLayer& layer, const Activations& input, const StepCon
   }
 }
 
-// scratch.ffn_input [rows, F] = act(Wgate m, Wup m), in the forms of the down projection. Shared by output panels, the
+// scratch.ffn_input [rows, F] = act(Wgate m, Wup m), in the forms of the down projection. Divided by output panels, the
 // same of both matrices, so the product needs no other thread's part.
 void ActivateDense(const StageLayer& layer, const Activations& input, const StepContext& step, const Worker& worker) {
   const UnitInput unit = UnitOf(layer);
   const int64_t rows = step.plan.row_count();
   float* const block = step.scratch.workers[static_cast<size_t>(worker.thread)].block.as<float>();
-  const Gang::Part all = SharePanelPairs(unit.gate, worker.thread, worker.threads());
-  ForEachBlock(all, BlockPanels(rows), rows, [&](Gang::Part panels, int64_t first, int64_t count) {
-    ActivateBlock(step.kernels, unit, RowsFrom(input, unit.gate.cols, first), count, panels, layer.forms.down, block,
-                  &step.scratch.ffn_input, first, nullptr, nullptr);
+  worker.Enter(StepPart::kGateUp);
+  worker.AllRead(unit.gate.bytes() + unit.up.bytes());
+  worker.Divide(PanelPairs(unit.gate), PanelRuns(unit.gate, 2, rows), [&](WorkRun run) {
+    const Gang::Part taken = PanelsOfPairs(unit.gate, run.items);
+    ForEachBlock(taken, BlockPanels(rows), rows, [&](Gang::Part panels, int64_t first, int64_t count) {
+      ActivateBlock(step.kernels, worker, unit, RowsFrom(input, unit.gate.cols, first), count, panels, layer.forms.down,
+                    block, &step.scratch.ffn_input, first, PanelsAt(unit.up, panels.begin),
+                    panels.end < taken.end || run.more ? PanelsAt(unit.gate, panels.end) : nullptr);
+    });
   });
 }
 
@@ -367,8 +388,8 @@ void AddFfn(const StageLayer& layer, const Activations& input, const StepContext
   if (layer.spec.ffn.kind == FfnKind::kExperts) return AddExperts(layer, input, step, worker, out);
   ActivateDense(layer, input, step, worker);
   worker.Barrier();
-  AddProjection(layer.weights.down, layer.weights.down_bias, step.scratch.ffn_input.View(layer.spec.ffn.width), step,
-                worker, out);
+  AddProjection(StepPart::kDown, layer.weights.down, layer.weights.down_bias,
+                step.scratch.ffn_input.View(layer.spec.ffn.width), step, worker, out);
 }
 
 }  // namespace stagecoach

@@ -2,35 +2,41 @@
 
 #include <algorithm>
 
-#include "stage_worker/weights/panel_shares.h"
-
 namespace stagecoach {
 
-void ProjectPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+void ProjectPanels(StepPart part, const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
                    const StepContext& step, const Worker& worker, const AlignedBuffer& out, int64_t stride) {
-  const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
-  Project(step.kernels, matrix, bias, input, step.plan.row_count(), panels, out.as<float>() + panels.begin * kPanelRows,
-          stride);
+  worker.Enter(part);
+  worker.AllRead(matrix.bytes());
+  const int64_t rows = step.plan.row_count();
+  DividePanels(matrix, rows, worker, [&](Gang::Part panels, const uint8_t* next) {
+    Project(step.kernels, matrix, bias, input, rows, panels, out.as<float>() + panels.begin * kPanelRows, stride, next);
+  });
 }
 
-void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+void AddProjection(StepPart part, const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
                    const StepContext& step, const Worker& worker, float* x) {
+  worker.Enter(part);
+  worker.AllRead(matrix.bytes());
   const int64_t rows = step.plan.row_count();
-  const Gang::Part panels = SharePanels(matrix, worker.thread, worker.threads());
   float* const delta = step.scratch.workers[static_cast<size_t>(worker.thread)].block.as<float>();
-  ForEachBlock(panels, BlockPanels(rows), rows, [&](Gang::Part block, int64_t first, int64_t count) {
-    const int64_t stride = (block.end - block.begin) * kPanelRows;
-    Project(step.kernels, matrix, bias, RowsFrom(input, matrix.cols, first), count, block, delta, stride);
-    const Gang::Part columns = OutputColumns(matrix, block);
-    for (int64_t row = 0; row < count; ++row) {
-      step.kernels.add(delta + row * stride, columns.end - columns.begin,
-                       x + (first + row) * matrix.rows + columns.begin);
-    }
+  DividePanels(matrix, rows, worker, [&](Gang::Part panels, const uint8_t* next) {
+    ForEachBlock(panels, BlockPanels(rows), rows, [&](Gang::Part block, int64_t first, int64_t count) {
+      const int64_t stride = (block.end - block.begin) * kPanelRows;
+      Project(step.kernels, matrix, bias, RowsFrom(input, matrix.cols, first), count, block, delta, stride,
+              block.end < panels.end ? PanelsAt(matrix, block.end) : next);
+      const Gang::Part columns = OutputColumns(matrix, block);
+      for (int64_t row = 0; row < count; ++row) {
+        step.kernels.add(delta + row * stride, columns.end - columns.begin,
+                         x + (first + row) * matrix.rows + columns.begin);
+      }
+    });
   });
 }
 
 Activations PrepareInput(const InputForms& forms, int64_t cols, const StepContext& step, const Worker& worker,
                          absl::FunctionRef<const float*(int64_t row)> row_of) {
+  worker.Enter(StepPart::kInput);
   const int64_t rows = step.plan.row_count();
   const bool few = rows <= kFewRows;
   MatmulInput& input = few ? step.scratch.workers[static_cast<size_t>(worker.thread)].input : step.scratch.input;
@@ -60,6 +66,7 @@ float* OutputTarget(const StageLayer& layer, const StepContext& step, float* x) 
 void AddCompleted(const StageLayer& layer, const std::vector<float>& post_norm, const StepContext& step,
                   const Worker& worker, float* x) {
   if (!layer.spec.completes_outputs()) return;
+  worker.Enter(StepPart::kInput);
   const Gang::Part part = worker.Share(step.plan.row_count());
   for (int64_t row = part.begin; row < part.end; ++row) {
     float* const delta = step.scratch.delta.as<float>() + row * step.hidden;

@@ -36,8 +36,13 @@ inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const fl
   }
 }
 inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const std::vector<float>& bias,
-                    const Activations& input, int64_t rows, Gang::Part panels, float* out, int64_t out_stride) {
-  Project(kernels, matrix, bias.empty() ? nullptr : bias.data(), input, rows, panels, out, out_stride);
+                    const Activations& input, int64_t rows, Gang::Part panels, float* out, int64_t out_stride,
+                    const uint8_t* next = nullptr) {
+  Project(kernels, matrix, bias.empty() ? nullptr : bias.data(), input, rows, panels, out, out_stride, next);
+}
+
+inline const uint8_t* PanelsAt(const PackedMatrix& matrix, int64_t panel) {
+  return matrix.Panels(panel, matrix.panels()).data;
 }
 
 // Outputs are used in blocks that stay in the second-level cache: of up to kBlockRows rows, and of enough panels to
@@ -45,6 +50,22 @@ inline void Project(const Kernels& kernels, const PackedMatrix& matrix, const st
 // made of it.
 inline constexpr int64_t kBlockRows = 128;
 inline int64_t BlockPanels(int64_t rows) { return kBlockFloats / (std::min(rows, kBlockRows) * kPanelRows * 2) * 2; }
+
+// How many units of `unit_panels` panels of a matrix a thread takes at a time for these rows: enough bytes to read them
+// as a stream, and of many rows enough panels to make the kernel's preparation of their inputs cheap.
+inline RunLength PanelRuns(const PackedMatrix& matrix, int64_t unit_panels, int64_t rows) {
+  constexpr int64_t kStreamBytes = 64 << 10, kManyRows = 8, kManyRowsPanels = 24;
+  const int64_t unit_bytes = static_cast<int64_t>(PanelBytes(matrix.type, matrix.cols)) * unit_panels;
+  const int64_t streamed = (kStreamBytes + unit_bytes - 1) / unit_bytes;
+  return {.least = rows > kManyRows ? std::max((kManyRowsPanels + unit_panels - 1) / unit_panels, streamed) : streamed};
+}
+
+// use(panels, next) for the runs of a matrix's panels that this thread gets; `next` as in PanelSpan.
+template <typename Use>
+void DividePanels(const PackedMatrix& matrix, int64_t rows, const Worker& worker, const Use& use) {
+  worker.Divide(matrix.panels(), PanelRuns(matrix, 1, rows),
+                [&](WorkRun run) { use(run.items, run.more ? PanelsAt(matrix, run.items.end) : nullptr); });
+}
 
 // use(panels, first row, rows) for all blocks, at most `step` panels each; blocks of the same panels are consecutive,
 // so panels are read from memory once.
@@ -57,12 +78,13 @@ void ForEachBlock(Gang::Part panels, int64_t step, int64_t rows, const Use& use)
   }
 }
 
-// out [rows, stride] = matrix * input (+ bias), shared by panels; the barrier after it is the caller's.
-void ProjectPanels(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+// out [rows, stride] = matrix * input (+ bias), divided by panels; the barrier after it is the caller's. `part`: of the
+// step's account, here and below.
+void ProjectPanels(StepPart part, const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
                    const StepContext& step, const Worker& worker, const AlignedBuffer& out, int64_t stride);
 
-// x [rows, matrix rows] += matrix * input + bias, shared by panels; the barrier after it is the caller's.
-void AddProjection(const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
+// x [rows, matrix rows] += matrix * input + bias, divided by panels; the barrier after it is the caller's.
+void AddProjection(StepPart part, const PackedMatrix& matrix, const std::vector<float>& bias, const Activations& input,
                    const StepContext& step, const Worker& worker, float* x);
 
 // An input in these forms, valid until the next call. `row_of` gives a row of floats [cols], valid until its next call.

@@ -16,6 +16,8 @@
 #include "common/model/footprint.h"
 #include "common/model/model_description.h"
 #include "common/step/step.h"
+#include "common/step/step_part.h"
+#include "stage_worker/exec/gang.h"
 #include "stage_worker/kv/kv_pool.h"
 #include "stage_worker/kv/sequence_table.h"
 #include "stage_worker/kv/state_pool.h"
@@ -153,8 +155,6 @@ struct ExpertScratch {
   AlignedBuffer chosen, weights;             // int32 and float [rows, k]
   MatmulInput activated;                     // [pairs, F], pairs by expert
   std::vector<ExpertWorkerScratch> workers;  // [threads]
-  // The next free piece of work of either phase; 0 when no thread is in that phase.
-  std::atomic<int64_t> next_activation{0}, next_output{0};
 };
 
 // One thread's working memory for attention.
@@ -245,7 +245,6 @@ struct StepScratch {
   std::vector<WorkerScratch> workers;       // [threads]
   std::vector<AttentionScratch> attention;  // [threads]
   AttentionPartials partials;
-  std::atomic<int64_t> next_attention_work{0};  // 0 when no thread is in Attend
 };
 
 // One layer as the steps run it: all that no step changes.
@@ -268,7 +267,7 @@ struct StepContext {
   int64_t hidden;  // D
   const Kernels& kernels;
   const StepPlan& plan;
-  std::vector<KvPool>& pools;         // [block groups]
+  std::vector<KvPool>& pools;  // [block groups]
   StepScratch& scratch;
   const StatePool* states = nullptr;  // of a stage with recurrent layers
 
@@ -282,7 +281,35 @@ struct Worker {
 
   int threads() const { return gang.threads(); }
   Gang::Part Share(int64_t count) const { return Gang::Share(count, thread, gang.threads()); }
-  void Barrier() const { gang.Barrier(); }
+
+  // As SharedWork::Start: every thread calls it, in the same order.
+  SharedWork::Taker StartWork(int64_t count, RunLength length) const {
+    return gang.shared().Start(thread, count, length);
+  }
+  // Calls use(WorkRun) with the runs of `count` items that this thread gets.
+  template <typename Use>
+  void Divide(int64_t count, RunLength length, const Use& use) const {
+    SharedWork::Taker work = StartWork(count, length);
+    for (WorkRun run = work.Take(); !run.empty(); run = work.Take()) use(run);
+  }
+
+  void Barrier() const {
+    if (gang.threads() == 1) return;
+    PartClock& clock = gang.clock(thread);
+    clock.Arrive();
+    gang.Barrier();
+    clock.Leave();
+  }
+
+  // What this thread works on from here on, for the step's account. Every thread enters a phase's part, also without a
+  // share of it, and comes back to it behind the smaller parts inside: so the wait is booked behind the phase.
+  void Enter(StepPart part) const { gang.clock(thread).Enter(part); }
+  // The current part reads these bytes, by this thread alone.
+  void Reads(size_t bytes) const { gang.clock(thread).Read(static_cast<int64_t>(bytes)); }
+  // As Reads, by all threads together: each calls it, and the bytes count once.
+  void AllRead(size_t bytes) const {
+    if (thread == 0) Reads(bytes);
+  }
 };
 
 }  // namespace stagecoach

@@ -6,8 +6,8 @@
 //
 // matmul/ISA/TYPE/decode:1        one input row, weights from memory: bound by the read bandwidth
 // matmul/ISA/TYPE/batch:4 ... :32   as many input rows, weights from memory
-// matmul/ISA/TYPE/experts:1 ... :16   as many, over matrices of 768 rows in that memory that are visited in a random
-//                                 order: beside decode and batch, what it costs to begin anew all the time
+// matmul/ISA/TYPE/experts:1 ... :32   as many, over matrices of 768 rows in that memory that are visited in a random
+//                                 order, each of which is told where the next one lies: the rows of an expert
 // matmul/ISA/TYPE/prefill:256     a chunk of a prompt, weights that fit a cache: bound by the multiply-adds
 // attend/ISA/KV/columns:C         C query heads over one granule that fits a cache
 // attend/ISA/KV/memory            four query heads over a context from memory
@@ -163,8 +163,9 @@ void MatmulOfExperts(benchmark::State& state, const Subject& subject, TensorType
   const size_t bytes = static_cast<size_t>(kPanels) * PanelBytes(type, kCols);
   Stopwatch watch(&state);
   watch.Time([&] {
-    for (const int64_t expert : order) {
-      const PanelSpan span = {type, matrix.packed.data() + static_cast<size_t>(expert) * bytes, kPanels, kCols};
+    for (size_t i = 0; i < order.size(); ++i) {
+      const auto panels_of = [&](size_t at) { return matrix.packed.data() + static_cast<size_t>(order[at]) * bytes; };
+      const PanelSpan span = {type, panels_of(i), kPanels, kCols, panels_of((i + 1) % order.size())};
       subject.kernels->matmul(span, inputs.View(kCols), columns, out.data(), kPanels * kPanelRows);
     }
   });
@@ -197,8 +198,9 @@ struct Cache {
     }
   }
   AttentionSpan Granule(int64_t granule) const {
-    const int64_t first = granule * (kAttentionGranule / kTilePositions);
-    return {type, kHeadDim, kHeadDim, &k_tiles[first], &v_tiles[first], kAttentionGranule};
+    constexpr size_t kTiles = kAttentionGranule / kTilePositions;
+    const size_t first = static_cast<size_t>(granule) * kTiles, next = (first + kTiles) % k_tiles.size();
+    return {type, kHeadDim, kHeadDim, &k_tiles[first], &v_tiles[first], kAttentionGranule, &k_tiles[next]};
   }
 };
 
@@ -386,7 +388,7 @@ void RegisterAll(const std::vector<Subject>& subjects) {
               absl::StrCat("matmul/", subject.kernels->isa, "/", GetTensorType(type).name, "/", shape, ":", columns),
               [=](benchmark::State& state) { Matmul(state, subject, type, columns, bytes); });
         }
-        for (int columns : {1, 2, 4, 8, 16}) {
+        for (int columns : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
           if (bytes != kMemoryBytes || (scalar && columns > 8)) continue;
           Register(absl::StrCat("matmul/", subject.kernels->isa, "/", GetTensorType(type).name, "/experts:", columns),
                    [=](benchmark::State& state) { MatmulOfExperts(state, subject, type, columns); });

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -56,6 +57,27 @@ TEST(StepLog, NamesTheSlotsOfStatesWhereThereAreAny) {
   const std::string older = StepLogLine(record);
   EXPECT_EQ(older.find("state"), std::string::npos) << older;
   EXPECT_EQ(ParseStepLogLine(older).value().inputs, record.inputs);
+}
+
+TEST(StepLog, HasThePartsOfAStepThatTookTimeWhereTheJobAsksForAnAccount) {
+  StepResult result;
+  result.times = {{.stage = 0, .received_us = 10, .start_us = 11, .end_us = 12},
+                  {.stage = 1, .received_us = 13, .start_us = 14, .end_us = 15}};
+  result.times[0].account.resize(kStepParts);
+  result.times[0].account[static_cast<size_t>(StepPart::kExpertsDown)] = {700, 200, 4096};
+  result.times[0].account[static_cast<size_t>(StepPart::kSampling)].wait_ns = 5;
+  result.times[1].account.resize(kStepParts);
+  const StepRecord record(MicroBatch{}, result);
+  const std::string line = StepLogLine(record);
+  EXPECT_NE(line.find(R"("end_us":12,"parts":[{"part":"experts down","busy_ns":700,"wait_ns":200,"bytes":4096},)"
+                      R"({"part":"sampling","wait_ns":5}]},)"),
+            std::string::npos)
+      << line;
+  EXPECT_NE(line.find(R"("end_us":15,"parts":[]})"), std::string::npos) << line;
+  EXPECT_EQ(ParseStepLogLine(line).value().times, record.times);
+  const std::string wrong = absl::StrReplaceAll(line, {{"sampling", "guessing"}});
+  EXPECT_NE(ParseStepLogLine(wrong).status().message().find("parts[1].part"), std::string::npos)
+      << ParseStepLogLine(wrong).status();
 }
 
 TEST(StepLog, HasEverySettingThatTheJobBatchesBy) {

@@ -101,7 +101,8 @@ TEST(WaitPolicy, FindsWhatComesRegularlySoonerForFewTries) {
     int tries = 0;
     const double late_us = MeanLateness(gap_us, 200, &tries);
     EXPECT_LT(late_us, std::max<double>(15, static_cast<double>(gap_us) / 100)) << gap_us;
-    EXPECT_LT(tries / 200, 100 + 15 + gap_us / 200 + WaitPolicy::kTriesAWindow) << gap_us;
+    // 7 on the way to 200 us, each time half as long again, then every 2 ms until the window.
+    EXPECT_LE(tries / 200, 7 + 5 + gap_us / 2'000 + WaitPolicy::kTriesAWindow) << gap_us;
   }
 }
 
@@ -114,7 +115,10 @@ TEST(WaitPolicy, ExpectsNothingAfterTheWindowNorAfterAGapOfIdleness) {
     return policy.Next(now_us + after_us);
   };
   for (int i = 0; i < 10; ++i) sleep_at(1'000);  // up to the longest sleep
-  EXPECT_EQ(sleep_at(5'000), 200);
+  EXPECT_EQ(sleep_at(300), 200) << "half of the wait would be less";
+  EXPECT_EQ(sleep_at(3'000), 1'500) << "half of the wait so far";
+  EXPECT_EQ(sleep_at(5'000), 2'000);
+  EXPECT_EQ(sleep_at(8'000), 1'950) << "as long as it takes until the window";
   EXPECT_EQ(sleep_at(9'850), 100) << "as long as it takes until the window";
   EXPECT_EQ(sleep_at(10'000), 20);
   EXPECT_EQ(sleep_at(10'051), 200);

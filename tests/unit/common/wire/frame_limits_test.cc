@@ -371,7 +371,7 @@ TEST(FrameLimits, CountWhatAStageHoldsOfFrames) {
 }
 
 TEST(FrameLimits, LeaveRoomForTheLargestResult) {
-  const FrameLimits limits = WideLimits();
+  FrameLimits limits = WideLimits();
   constexpr int32_t kLarge = std::numeric_limits<int32_t>::max() - 64;
   StepResult result;
   result.number = ~0ull;
@@ -381,11 +381,19 @@ TEST(FrameLimits, LeaveRoomForTheLargestResult) {
     result.targets.back().top.assign(8 * kMaxPromptLogprobs, {kNoToken, -1.f});
   }
   result.times = SampleTimes(3);
-  FrameBuffer buffer(limits.MaxResultFrameBytes(), 0);
-  ASSERT_TRUE(EncodeResult(limits, result, &buffer).ok());
-  EXPECT_TRUE(DecodeResult(limits, buffer.message(), ~0ull).ok());
-  EXPECT_LE(buffer.message().size(), limits.MaxResultFrameBytes());
-  EXPECT_GT(buffer.message().size() * 5 / 4, limits.MaxResultFrameBytes()) << "the bound is far from what frames reach";
+  size_t without_account = 0;
+  for (const bool account : {false, true}) {
+    limits.step_account = account;
+    for (StageTimes& times : result.times) times.account.assign(account ? kStepParts : 0, {1, kStepPartRange.max, 0});
+    FrameBuffer buffer(limits.MaxResultFrameBytes(), 0);
+    ASSERT_TRUE(EncodeResult(limits, result, &buffer).ok());
+    EXPECT_TRUE(DecodeResult(limits, buffer.message(), ~0ull).ok());
+    const size_t bytes = buffer.message().size(), most = limits.MaxResultFrameBytes();
+    EXPECT_LE(bytes, most);
+    EXPECT_GT(bytes * 5 / 4, most) << "the bound is far from what frames reach";
+    if (!account) without_account = most - bytes;
+    EXPECT_LE(most - bytes, without_account + 3 * 16) << "of an account's numbers every byte is used";
+  }
 }
 
 TEST(StepMessages, MostProbableTokensWithoutAsManyNumbersAreNone) {

@@ -103,6 +103,68 @@ TEST(Frame, RefusesChecksumsThatNobodyAskedForAndMoreThanThereAreLayers) {
   EXPECT_THAT(DecodeResult(limits, buffer.message(), result.number).status().message(), HasSubstr("layer_checksums"));
 }
 
+StepAccount SampleAccount() {
+  StepAccount account(kStepParts);
+  for (size_t part = 0; part < kStepParts; ++part) {
+    const auto n = static_cast<int64_t>(part);
+    account[part] = {n + 1, kStepPartRange.max - n, 1000 * n};
+  }
+  return account;
+}
+
+TEST(Frame, CarriesAccountsOfStepsWhereTheJobAsksForThem) {
+  FrameLimits limits = SmallLimits();
+  limits.step_account = true;
+  StepFrame frame = FrameWith(WithoutTokens(SampleBatch()), true, 2);
+  for (StageTimes& times : frame.times) times.account = SampleAccount();
+  frame.times[1].account[3].busy_ns = 0;
+  FrameBuffer buffer = StepBuffer(limits);
+  ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+  EXPECT_EQ(DecodeStep(limits, buffer.message(), frame.batch.number, true).value().times, frame.times);
+  StepResult result = SampleResult(limits);
+  for (StageTimes& times : result.times) times.account = SampleAccount();
+  FrameBuffer result_buffer(limits.MaxResultFrameBytes(), 0);
+  ASSERT_TRUE(EncodeResult(limits, result, &result_buffer).ok());
+  EXPECT_EQ(DecodeResult(limits, result_buffer.message(), result.number).value().times, result.times);
+}
+
+TEST(Frame, RefusesAccountsThatNobodyAskedForAndThoseThatAreNotWholeOrAreNoTimes) {
+  FrameLimits accounted = SmallLimits();
+  accounted.step_account = true;
+  const auto with = [](StepAccount second) {
+    StepFrame frame = FrameWith(WithoutTokens(SampleBatch()), true, 2);
+    frame.times[0].account = SampleAccount();
+    frame.times[1].account = std::move(second);
+    return frame;
+  };
+  StepAccount short_one = SampleAccount(), long_one = SampleAccount(), negative = SampleAccount(),
+              huge = SampleAccount();
+  short_one.pop_back();
+  long_one.push_back({});
+  negative[2].wait_ns = -1;
+  huge[5].bytes = kStepPartRange.max + 1;
+  const std::string whole = absl::StrCat("expected ", 3 * kStepParts, " entries");
+  for (const auto& [account, expected] : {std::pair(short_one, whole),
+                                          {long_one, whole},
+                                          {StepAccount(), whole},
+                                          {negative, std::string("times[1].account' is -1")},
+                                          {huge, std::string("times[1].account' is 1125899906842625")}}) {
+    const StepFrame frame = with(account);
+    FrameLimits wide = accounted;
+    wide.stages += 3;
+    FrameBuffer buffer = StepBuffer(wide);
+    ASSERT_TRUE(EncodeStep(wide, frame, &buffer).ok());
+    EXPECT_THAT(DecodeStep(accounted, buffer.message(), frame.batch.number, true).status(),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                  ::testing::AllOf(HasSubstr("times[1].account"), HasSubstr(expected))));
+  }
+  const StepFrame frame = with(SampleAccount());
+  FrameBuffer buffer = StepBuffer(accounted);
+  ASSERT_TRUE(EncodeStep(accounted, frame, &buffer).ok());
+  EXPECT_THAT(DecodeStep(SmallLimits(), buffer.message(), frame.batch.number, true).status().message(),
+              HasSubstr("expected 0 entries"));
+}
+
 TEST(Frame, IsAMessageThatAnyProtobufLibraryReads) {
   std::mt19937_64 random(2);
   const FrameLimits limits = SmallLimits();

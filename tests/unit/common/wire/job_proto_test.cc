@@ -138,7 +138,8 @@ TEST(JobProto, ASettingOutsideOfItsRangeIsNamed) {
   EXPECT_EQ(refusal([](auto* job) { job->set_stage_timeout_s(0); }), "`stage_timeout_s` is 0 s, expected 0.1 to 86400");
   EXPECT_EQ(
       refusal([](auto* job) { job->set_isa(static_cast<pb::InstructionSet>(99)); }),
-      "`isa` is number 99, expected one of scalar, avx2, avx512, avx512-vnni, avx512-bf16, neon-dotprod, neon-i8mm");
+      "`isa` is number 99, expected one of scalar, avx2, avx-vnni, avx512, avx512-vnni, avx512-bf16, neon-dotprod, "
+      "neon-i8mm");
   EXPECT_THAT(refusal([](auto* job) { job->mutable_emulated_link()->set_latency_s(-1); }),
               HasSubstr("`emulated_link`"));
 }

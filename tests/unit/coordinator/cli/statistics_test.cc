@@ -58,6 +58,23 @@ TEST(Statistics, SayWhatThePrefixCacheHad) {
   EXPECT_EQ(json["prefix_hit_tokens"], 20);
 }
 
+TEST(Statistics, NameTheStagesWhoseWeightsAreNotInHugePages) {
+  RunSummary summary = TwoStages();
+  pb::StageSummary* second = summary.job->mutable_stages(1);
+  EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("huge pages"))) << "the kernel did not tell";
+  second->set_huge_wanted_bytes(uint64_t{8} << 30);
+  second->set_huge_bytes(uint64_t{3} << 30);
+  EXPECT_THAT(StatisticsText(summary),
+              HasSubstr("\nhuge pages   stage 1 on beta-with-a-long-name has 3.0 of 8.0 GiB of its weights in huge "
+                        "pages and reads the rest more slowly; `coordinator doctor` says why"));
+  EXPECT_EQ(StagesJson(summary)[1]["huge_bytes"], uint64_t{3} << 30);
+  second->set_huge_bytes(uint64_t{7900} << 20);
+  EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("huge pages"))) << "nearly all";
+  second->set_huge_wanted_bytes(40 << 20);
+  second->set_huge_bytes(0);
+  EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("huge pages"))) << "too few to matter";
+}
+
 TEST(Statistics, RatesLeaveOutTheFirstTokensForDecoding) {
   const RunTotals totals = TwoStages().totals;
   EXPECT_DOUBLE_EQ(DecodeRate(totals), 50);

@@ -28,6 +28,8 @@ pb::ProbeReport Healthy() {
     pb::ProbeHost* host = probed->mutable_host();
     host->set_memory_bytes(uint64_t{16} << 30);
     host->set_huge_pages("madvise");
+    host->set_huge_wanted_bytes(64 << 20);
+    host->set_huge_bytes(64 << 20);
     host->set_shared_memory_bytes(uint64_t{1} << 30);
     host->set_binds(true);
     host->set_load(0.1);
@@ -78,7 +80,20 @@ TEST(Findings, NameEachWeaknessWithItsFix) {
     std::function<void(pb::ProbeReport*)> harm;
     const char *subject, *found;
   } cases[] = {
-      {[](auto* r) { r->mutable_stages(1)->mutable_host()->set_huge_pages("never"); }, "host b", "no huge pages"},
+      {[](auto* r) { r->mutable_stages(1)->mutable_host()->set_huge_pages("never"); }, "host b",
+       "huge pages for weights alone"},
+      {[](auto* r) {
+         r->mutable_stages(1)->mutable_host()->set_huge_pages("never");
+         r->mutable_stages(1)->mutable_host()->set_huge_bytes(0);
+       },
+       "host b", "no huge pages: memory"},
+      {[](auto* r) {
+         r->mutable_stages(1)->mutable_host()->set_huge_pages_denied(true);
+         r->mutable_stages(1)->mutable_host()->set_huge_bytes(0);
+       },
+       "host b", "denied to the stage's process"},
+      {[](auto* r) { r->mutable_stages(0)->mutable_host()->set_huge_bytes(6 << 20); }, "host a",
+       "6 of 64 MiB got the huge pages"},
       {[](auto* r) { r->mutable_stages(0)->mutable_host()->set_shared_memory_bytes(8 << 20); }, "host a",
        "8 MiB are free in /dev/shm"},
       {[](auto* r) { r->mutable_stages(0)->mutable_host()->set_cpu_quota(1.5); }, "host a",
@@ -96,7 +111,17 @@ TEST(Findings, NameEachWeaknessWithItsFix) {
     EXPECT_THAT(Only(report).found, HasSubstr(found));
     EXPECT_EQ(VerdictOf(FindingsOfReport(report, kModel)), ExitCode::kOk) << found;
   }
-  EXPECT_THAT(Only(ReportWith(cases[0].harm)).fix, HasSubstr("transparent_hugepage"));
+  EXPECT_THAT(Only(ReportWith(cases[0].harm)).fix, HasSubstr("transparent_hugepage/enabled"));
+  EXPECT_THAT(Only(ReportWith(cases[2].harm)).fix, HasSubstr("PR_SET_THP_DISABLE"));
+  EXPECT_THAT(Only(ReportWith(cases[3].harm)).fix, HasSubstr("compact_memory"));
+  // A kernel that does not tell is no weakness.
+  for (const Finding& finding : FindingsOfReport(ReportWith([](auto* r) {
+                                                   r->mutable_stages(0)->mutable_host()->clear_huge_wanted_bytes();
+                                                   r->mutable_stages(0)->mutable_host()->clear_huge_bytes();
+                                                 }),
+                                                 kModel)) {
+    EXPECT_EQ(finding.level, Level::kOk) << finding.found;
+  }
 }
 
 TEST(Findings, AreErrorsWhereAJobWouldNotRun) {

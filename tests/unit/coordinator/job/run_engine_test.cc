@@ -19,6 +19,7 @@
 #include "common/host/host_info.h"
 #include "common/json/json_value.h"
 #include "common/model/model_description.h"
+#include "common/obs/step_log.h"
 #include "common/transport/loopback.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
@@ -193,6 +194,33 @@ TEST_F(EngineTest, ScoresEveryPromptTokenFromThePositionAskedFor) {
     }
   }
   EXPECT_EQ(scored, 25);
+}
+
+TEST_F(EngineTest, EveryStageAccountsForItsStepsWhereTheJobAsks) {
+  job_.set_step_log(dir_.File("steps.jsonl"));
+  const auto silent = testing::RunCluster(2, job_, {Request(20, 6)}).value();
+  for (const nlohmann::json& step : StepLog()) EXPECT_FALSE(step["stages"][0].contains("parts")) << step;
+  job_.set_step_account(true);
+  for (const int stages : {1, 2}) {
+    const auto run = testing::RunCluster(stages, job_, {Request(20, 6)}).value();
+    EXPECT_EQ(run.answers[0].Bits(), silent.answers[0].Bits());
+    int64_t steps = 0;
+    const std::vector<StepRecord> log = ReadStepLog(dir_.File("steps.jsonl")).value();
+    for (const StepRecord& step : log) {
+      ASSERT_EQ(step.times.size(), static_cast<size_t>(stages));
+      if (step.rows() == 0) continue;
+      ++steps;
+      for (const StageTimes& times : step.times) {
+        ASSERT_EQ(times.account.size(), kStepParts);
+        const auto of = [&](StepPart part) { return times.account[static_cast<size_t>(part)]; };
+        EXPECT_GT(GangNs(times.account), 0);
+        EXPECT_LE(GangNs(times.account), (times.end_us - times.start_us + 1) * 1000) << "a clock of microseconds";
+        EXPECT_GT(of(StepPart::kDown).bytes, 0);
+        EXPECT_EQ(of(StepPart::kHead).bytes > 0, times.stage + 1 == stages);
+      }
+    }
+    EXPECT_EQ(steps, 6);
+  }
 }
 
 TEST_F(EngineTest, TwoChunksOfOnePromptAreInFlightAtOnce) {

@@ -33,7 +33,10 @@ TEST(PeakLoops, ReadEveryByteOnce) {
     expected += word;
   }
   for (const Kernels* kernels : AllKernels()) {
-    EXPECT_EQ(PeakLoopsOf(*kernels).read(data.data(), data.size()), expected) << kernels->isa;
+    for (const ReadPattern& pattern : kReadPatterns) {
+      EXPECT_EQ(PeakLoopsOf(*kernels).read(data.data(), data.size(), pattern), expected)
+          << kernels->isa << " " << pattern.streams << " " << pattern.ahead;
+    }
   }
 }
 

@@ -45,7 +45,47 @@ TEST_P(GangOf, SeesAllWritesOfAPhaseAfterItsBarrier) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, GangOf, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Threads, GangOf, ::testing::Values(1, 2, 3, 4, 8, 64));
+
+TEST_P(GangOf, AccountsForAllOfItsTime) {
+  const int threads = GetParam();
+  Gang gang(threads, {});
+  constexpr int kRuns = 20;
+  std::chrono::nanoseconds outside{0}, inside{0};
+  for (int run = 0; run < kRuns; ++run) {
+    std::chrono::steady_clock::time_point first, last;
+    const auto before = std::chrono::steady_clock::now();
+    gang.Run([&](int thread) {
+      if (thread == 0) first = std::chrono::steady_clock::now();
+      PartClock& clock = gang.clock(thread);
+      clock.Enter(StepPart::kHead);
+      clock.Read(10);
+      if (thread == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (threads > 1) clock.Arrive();
+      gang.Barrier();
+      if (threads > 1) clock.Leave();
+      clock.Enter(StepPart::kSampling);
+      if (thread == threads - 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (thread == 0) last = std::chrono::steady_clock::now();
+    });
+    outside += std::chrono::steady_clock::now() - before;
+    inside += last - first;
+  }
+  const StepAccount account = gang.TakeAccount();
+  ASSERT_EQ(account.size(), kStepParts);
+  // Exactly the time between the calls of two clocks, which the gang reads within `outside` and around `inside`.
+  constexpr int64_t kRounding = kStepParts;
+  EXPECT_LE(GangNs(account), outside.count() + kRounding);
+  EXPECT_GE(GangNs(account), inside.count() - kRounding);
+  const StepPartTotals& head = account[static_cast<size_t>(StepPart::kHead)];
+  const StepPartTotals& sampling = account[static_cast<size_t>(StepPart::kSampling)];
+  EXPECT_EQ(head.bytes, kRuns * 10 * threads);
+  // One of the threads sleeps, the others wait for it: their mean is no less than its part of the threads.
+  EXPECT_GE(head.busy_ns, kRuns * 1000000 / threads);
+  EXPECT_GE(sampling.busy_ns, kRuns * 2000000 / threads);
+  EXPECT_EQ(head.wait_ns > 0 && sampling.wait_ns > 0, threads > 1);
+  EXPECT_EQ(GangNs(gang.TakeAccount()), 0) << "an account begins where the last one was taken";
+}
 
 TEST(Gang, EndsWithoutEverHavingRun) { Gang gang(4, {}); }
 

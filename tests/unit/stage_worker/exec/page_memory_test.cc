@@ -13,7 +13,6 @@ namespace stagecoach {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kHugePage = 2 * kMiB;
 
 // What the kernel says about the mapping that holds an address (/proc/self/smaps); empty without one.
 std::map<std::string, std::string> MappingOf(const uint8_t* address) {

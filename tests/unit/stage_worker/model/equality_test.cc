@@ -187,6 +187,18 @@ TEST(EqualityOfLargeMatrices, OverChunkSizesAndThreads) {
   }
 }
 
+// Most of them have no part of a matrix, of the heads or of the rows.
+TEST(EqualityOfManyThreads, OverMoreThreadsThanPanels) {
+  const TempDir dir;
+  const auto model = OpenModel(WriteTinyModel(dir.File("tiny.gguf"), {.type = TensorType::kQ8_0})).value();
+  const std::vector<int> lengths = {40, 1};
+  const std::vector<Trace> expected = PlayAll(model, {.chunk = 16, .lengths = lengths});
+  for (const int threads : kSanitized ? std::vector<int>{17} : std::vector<int>{17, 64}) {
+    ExpectSame(expected, PlayAll(model, {.rig = {.threads = threads}, .chunk = 16, .lengths = lengths}),
+               std::to_string(threads) + " threads");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Types, EqualityTest,
     ::testing::Values(std::pair(TensorType::kF32, KvType::kF32), std::pair(TensorType::kF16, KvType::kBF16),
