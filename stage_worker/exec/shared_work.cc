@@ -13,8 +13,7 @@ WorkPart ShareOfWork(int64_t count, int thread, int threads) {
   return {begin, begin + base + (thread < extra ? 1 : 0)};
 }
 
-SharedWork::SharedWork(int threads, uint64_t before)
-    : threads_(threads), parts_(new Thread[static_cast<size_t>(threads)]) {
+SharedWork::SharedWork(int threads, uint64_t before) : threads_(threads), parts_(static_cast<size_t>(threads)) {
   for (int thread = 0; thread < threads; ++thread) {
     parts_[static_cast<size_t>(thread)].started = before;
     parts_[static_cast<size_t>(thread)].taken.store(before << kTakenBits, std::memory_order_relaxed);

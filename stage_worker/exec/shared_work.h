@@ -6,7 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 namespace stagecoach {
 
@@ -79,7 +79,7 @@ class SharedWork {
   };
 
   const int threads_;
-  const std::unique_ptr<Thread[]> parts_;
+  std::vector<Thread> parts_;  // [threads]
 };
 
 }  // namespace stagecoach

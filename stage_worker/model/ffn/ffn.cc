@@ -78,8 +78,8 @@ constexpr int64_t kOutputPieces = 8;
 // From this number of rows a thread on, the router's work is shared by rows, otherwise by panels.
 constexpr int64_t kRouterRows = 16;
 
-// The kernels compute three panels at a time where computing is what takes the time.
-constexpr int64_t kWidePanels = 3;
+// The kernels compute two panels at a time where computing is what takes the time.
+constexpr int64_t kWidePanels = 2;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
