@@ -77,8 +77,8 @@ struct StepPartTotals {
   friend bool operator==(const StepPartTotals&, const StepPartTotals&) = default;
 };
 using StepAccount = std::vector<StepPartTotals>;  // [kStepParts], or empty: not kept
-// Of any number of a step's account: up to 13 days, or a petabyte.
-inline constexpr IntegerRange kStepPartRange = {0, int64_t{1} << 50};
+// Of any number of a step's account: up to 2.4 hours, or 8.8 terabytes. Sums over all parts of 20,000 steps fit.
+inline constexpr IntegerRange kStepPartRange = {0, int64_t{1} << 43};
 
 // Within Gang::Run.
 inline int64_t GangNs(const StepAccount& account) {

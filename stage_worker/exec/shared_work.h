@@ -37,14 +37,15 @@ struct WorkRun {
 // Requires: all threads make the same sequence of Takers, of the same counts, and each takes until nothing is left.
 // Between two of them no barrier is needed.
 //
-// A thread takes half of what is left of a part at a time: runs are long while there is much to read, and short at the
-// end, where threads wait for each other. Without other threads a run is as long as it may be. Each part has a counter
-// in a cache line of its own, which others touch only once they have nothing left: there is no counter that all threads
-// write to.
+// A run is half of what is left of a part, within RunLength. So runs are long at first, which memory serves faster, and
+// short at the end, which balances the threads. A thread alone takes everything at once.
 //
-// A counter holds the number of the Taker that it belongs to and how many of the part's items are taken. An earlier
-// number says that nobody has taken any for this Taker yet; a later one, that all are taken. Numbers have 40 bits and
-// start again behind the last, after a year or so of decoding: threads are never far apart.
+// Each part has a counter in a cache line of its own. Other threads touch it only once their own part is taken, so no
+// counter is written by all threads all the time.
+//
+// A counter holds the number of a Taker and how many of the part's items are taken for it. An earlier number means that
+// none is taken for the current Taker yet; a later one, that all are. Numbers have 40 bits and wrap around: threads are
+// never far apart.
 class SharedWork {
  public:
   // `threads` >= 1. `before`: the number of the last Taker, for tests.

@@ -148,7 +148,7 @@ TEST(Frame, RefusesAccountsThatNobodyAskedForAndThoseThatAreNotWholeOrAreNoTimes
                                           {long_one, whole},
                                           {StepAccount(), whole},
                                           {negative, std::string("times[1].account' is -1")},
-                                          {huge, std::string("times[1].account' is 1125899906842625")}}) {
+                                          {huge, absl::StrCat("times[1].account' is ", kStepPartRange.max + 1)}}) {
     const StepFrame frame = with(account);
     FrameLimits wide = accounted;
     wide.stages += 3;
