@@ -61,6 +61,8 @@ constexpr int kNumberOverflow = 406;  // the library's number of that error
 // of a list at the end of each object in it.)
 class JsonCheck final : public nlohmann::json_sax<Json> {
  public:
+  explicit JsonCheck(RepeatedKeys repeated) : repeated_(repeated) {}
+
   const absl::Status& status() const { return status_; }
 
   bool null() override { return true; }
@@ -79,7 +81,7 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
     std::set<std::string>& keys = open_.back().keys;
     const auto [place, is_new] = keys.insert(key);
     open_.back().latest = &*place;
-    if (!is_new) {
+    if (!is_new && repeated_ == RepeatedKeys::kRefused) {
       return Refuse(absl::StrCat("every key once in an object, found ", CutText(CompactJson(key)), " twice"));
     }
     if (keys.size() > kMostKeysOfObject) {
@@ -125,6 +127,7 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
     return false;  // the library stops
   }
 
+  const RepeatedKeys repeated_;
   absl::Status status_;
   size_t depth_ = 0;
   size_t all_keys_ = 0;
@@ -179,8 +182,8 @@ Json ReadJson(absl::string_view text) {
   return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
 }
 
-absl::StatusOr<Json> ParseJson(absl::string_view text) {
-  JsonCheck check;
+absl::StatusOr<Json> ParseJson(absl::string_view text, RepeatedKeys repeated) {
+  JsonCheck check(repeated);
   if (!Json::sax_parse(text.begin(), text.end(), &check)) return check.status();
   // The library takes it for the end, whatever follows.
   if (const size_t nul = text.find('\0'); nul != text.npos) {

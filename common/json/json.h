@@ -36,8 +36,14 @@ inline constexpr size_t kMostJsonDepth = 64;        // lists and objects in each
 inline constexpr size_t kMostKeysOfObject = 1'024;  // and each once: readers understand two in different ways
 inline constexpr size_t kMostKeysOfJson = 200'000;  // of all objects together
 
+// What becomes of a key that stands again in its object.
+enum class RepeatedKeys {
+  kRefused,
+  kLastCounts,  // in what a model wrote, which is not written again
+};
+
 // The one value that `text` holds. kInvalidArgument: it is no JSON in UTF-8, and where, or exceeds a limit.
-absl::StatusOr<Json> ParseJson(absl::string_view text);
+absl::StatusOr<Json> ParseJson(absl::string_view text, RepeatedKeys repeated = RepeatedKeys::kRefused);
 
 }  // namespace stagecoach
 

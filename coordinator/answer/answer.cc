@@ -42,7 +42,7 @@ std::vector<OutputDelta> Answer::Take(const SessionEvent& event) {
   Deltas out;
   if (finished()) return out;
   for (const SampledToken& token : event.tokens) {
-    if (matcher_.stopped() || stop_token_) break;
+    if (NeedsNoMore() || stop_token_) break;
     stop_token_ = absl::c_linear_search(options_.stop_tokens, token.token);
     tokens_.push_back(token);
     text_offsets_.push_back(code_points_);
@@ -50,16 +50,20 @@ std::vector<OutputDelta> Answer::Take(const SessionEvent& event) {
     ends_in_bytes_.push_back(fed_bytes_ + detokenizer_.held_bytes());
     CountReleased();  // after each token: how events are cut makes no difference
   }
-  if (!matcher_.stopped() && event.finished.has_value()) {
+  const bool needs_no_more = NeedsNoMore();
+  if (!needs_no_more && event.finished.has_value()) {
     PushEnd(&out);
     const pb::RequestFinished& finished = *event.finished;
     finish_reason_ = ReasonOf(finished.reason());
+    ends_by_last_ = finish_reason_ == "stop";
     failed_ = finished.reason() == pb::RequestFinished::REASON_FAILED;
     if (failed_ || finished.reason() == pb::RequestFinished::REASON_REJECTED) {
       rejection_ = finished.error().empty() ? "the engine refused it" : finished.error();
     }
   }
-  if (matcher_.stopped()) finish_reason_ = "stop";
+  if (matcher_.stopped() || needs_no_more) finish_reason_ = "stop";
+  ends_by_last_ |= matcher_.stopped();
+  if (finish_reason_ == "stop" && calls_ > 0) finish_reason_ = "tool_calls";
   if (StopIsText()) PutOut(OutputKind::kContent, stop_string(), &out);
   CountReleased();
   return out;
@@ -113,7 +117,7 @@ void Answer::PushEnd(Deltas* out) {
 
 void Answer::Pass(Deltas parsed, Deltas* out) {
   for (OutputDelta& delta : parsed) {
-    if (matcher_.stopped()) return;
+    if (NeedsNoMore()) return;
     if (delta.kind == OutputKind::kContent) {
       PutOut(OutputKind::kContent, matcher_.Push(delta.text), out);
       continue;
@@ -123,19 +127,23 @@ void Answer::Pass(Deltas parsed, Deltas* out) {
     if (delta.kind == OutputKind::kReasoning) {
       PutOut(OutputKind::kReasoning, std::move(delta.text), out);
     } else {
-      out->push_back(std::move(delta));
+      calls_ += delta.kind == OutputKind::kCallEnd ? 1 : 0;
+      if (delta.kind == OutputKind::kCallStart) Begin(delta.kind);
+      AppendDelta(std::move(delta), out);
     }
   }
 }
 
+void Answer::Begin(OutputKind kind) {
+  if (parts_ == 0 || kind != last_part_ || kind == OutputKind::kCallStart) ++parts_;
+  last_part_ = kind;
+}
+
 void Answer::PutOut(OutputKind kind, std::string text, Deltas* out) {
   if (text.empty()) return;
+  Begin(kind);
   (kind == OutputKind::kReasoning ? reasoning_ : text_) += text;
-  if (!out->empty() && out->back().kind == kind) {
-    out->back().text += text;
-  } else {
-    out->push_back({kind, std::move(text), ""});
-  }
+  AppendDelta({kind, std::move(text), ""}, out);
 }
 
 // The answer has ended by a stop string that is part of it.
@@ -149,6 +157,7 @@ void Answer::CountReleased() {
   const uint64_t held = undecided + matcher_.held_bytes() + dropped_bytes_;
   while (released_tokens_ < tokens_.size() && (finished() || ends_in_bytes_[released_tokens_] + held <= fed_bytes_)) {
     ++released_tokens_;
+    released_in_.push_back(std::max<size_t>(parts_, 1) - 1);
   }
 }
 
@@ -156,7 +165,7 @@ size_t Answer::ListableTokens() const {
   const size_t all = tokens_.size();
   if (all == listed_) return all;
   if (finished()) {
-    const bool without_last = !options_.list_end && (stop_token_ || (finish_reason_ == "stop" && !StopIsText()));
+    const bool without_last = !options_.list_end && (stop_token_ || (ends_by_last_ && !StopIsText()));
     return without_last ? all - 1 : all;
   }
   // One that ends the answer waits until the session says that it did.
@@ -167,7 +176,8 @@ std::vector<ListedToken> Answer::TakeListed() {
   std::vector<ListedToken> listed;
   for (const size_t end = ListableTokens(); listed_ < end; ++listed_) {
     const SampledToken& token = tokens_[listed_];
-    listed.push_back({token.token, token.logprob, token.top, options_.first_offset + text_offsets_[listed_]});
+    listed.push_back(
+        {token.token, token.logprob, token.top, options_.first_offset + text_offsets_[listed_], released_in_[listed_]});
   }
   return listed;
 }

@@ -39,6 +39,9 @@ struct ListedToken {
   std::optional<float> logprob;  // absent: the first of a prompt, which nothing predicted
   std::vector<TokenLogprob> top;
   int64_t text_offset = 0;  // code points of the text before it
+  // The part of the answer (a stretch of reasoning or of content, or a call, from 0) that had begun last when it was
+  // released: the one that its text is in, if it has any.
+  size_t part = 0;
 };
 
 struct AnswerOptions {
@@ -49,6 +52,7 @@ struct AnswerOptions {
   std::vector<TokenId> stop_tokens;      // beside those that end every answer; without text, as those
   std::unique_ptr<OutputParser> parser;  // null: all is content as it is
   bool render_control = false;           // control tokens that are no markers are text too
+  bool one_call = false;                 // the answer ends behind its first call
   bool list_end = false;                 // TakeListed gives the token that ended the answer as well
   int64_t first_offset = 0;              // of the text, in TakeListed
 };
@@ -61,7 +65,7 @@ class Answer {
   Answer(const Tokenizer* tokenizer, AnswerOptions options);
 
   // What an event makes certain: whole code points, no part of a marker or a stop string, no two neighbours of one
-  // kind. After a stop string or token, further tokens are ignored and not counted.
+  // kind. After a stop string or token, or the call that ended it, further tokens are ignored and not counted.
   std::vector<OutputDelta> Take(const SessionEvent& event);
   // Ends the answer early (a signal, a lost job); returns what was held back.
   std::vector<OutputDelta> Abandon();
@@ -70,13 +74,17 @@ class Answer {
   std::vector<ListedToken> TakeListed();
 
   bool finished() const { return !finish_reason_.empty(); }
-  // "stop", "length", "cancelled", whatever calls there are; empty while it goes on.
+  // "tool_calls": it came to its end and has calls; "stop": it has none; "length", "cancelled"; empty while it goes on.
   const std::string& finish_reason() const { return finish_reason_; }
   const std::string& rejection() const { return rejection_; }  // why it never ran, or failed; empty otherwise
   bool failed() const { return failed_; }                      // it could not be computed to its end
   // Stopped by a stop string: the request is of no use any more and should be cancelled.
   bool stopped_by_text() const { return matcher_.stopped(); }
   const std::string& stop_string() const { return matcher_.match(); }  // the one that stopped it; else empty
+  // Likewise by options.one_call.
+  bool ended_by_call() const { return options_.one_call && calls_ > 0; }
+  // That have ended, also those that broke after they had begun to leave.
+  int64_t calls() const { return calls_; }
 
   const std::string& text() const { return text_; }                    // content so far
   const std::string& reasoning() const { return reasoning_; }          // so far
@@ -96,6 +104,8 @@ class Answer {
   void PushEnd(Deltas* out);
   void Pass(Deltas parsed, Deltas* out);  // through the search for stop strings
   void PutOut(OutputKind kind, std::string text, Deltas* out);
+  bool NeedsNoMore() const { return matcher_.stopped() || ended_by_call(); }
+  void Begin(OutputKind kind);  // a part, unless it goes on
   bool StopIsText() const;
   void CountReleased();
   size_t ListableTokens() const;
@@ -106,7 +116,9 @@ class Answer {
   StopMatcher matcher_;
   std::string finish_reason_, rejection_;
   bool failed_ = false;
-  bool stop_token_ = false;  // the last token is one of options_.stop_tokens
+  bool stop_token_ = false;    // the last token is one of options_.stop_tokens
+  bool ends_by_last_ = false;  // the last token is the one that ended the answer
+  int64_t calls_ = 0;
 
   std::string text_, reasoning_;
   std::vector<SampledToken> tokens_;
@@ -116,6 +128,9 @@ class Answer {
   uint64_t dropped_bytes_ = 0;           // of these, control tokens behind what is held back
   int64_t code_points_ = 0;              // of these
   size_t released_tokens_ = 0, listed_ = 0;
+  size_t parts_ = 0;                             // that have begun
+  OutputKind last_part_ = OutputKind::kContent;  // kCallStart: a call
+  std::vector<size_t> released_in_;              // of each released token: its part
   int64_t reasoning_tokens_ = 0;
 };
 

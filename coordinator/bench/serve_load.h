@@ -20,6 +20,7 @@ namespace stagecoach {
 
 inline constexpr int64_t kMostServeRequests = 1'000'000;
 inline constexpr int64_t kMostServeClients = 4096;  // requests in flight: each has a thread
+inline constexpr const ApiDialect* kLoadApis[] = {&kCompletionsApi, &kChatApi};  // that can be asked
 
 // What the requests hold.
 struct ServeDataset {
@@ -32,7 +33,7 @@ struct ServeDataset {
 };
 
 struct ServeLoad {
-  const ApiDialect* api = &kCompletionsApi;  // of kApiDialects
+  const ApiDialect* api = &kCompletionsApi;  // of kLoadApis
   std::string model;                         // what the requests name
   ServeDataset dataset;
   int64_t requests = 100;

@@ -23,6 +23,7 @@
 #include "coordinator/serve/service/opened_model.h"
 #include "coordinator/serve/service/serving.h"
 #include "coordinator/session/cluster_run.h"
+#include "coordinator/text/output/output_parser.h"
 #include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
@@ -50,6 +51,8 @@ struct ServeOptions {
   std::string allowed_hosts, cors_origins;
   ChatTemplateOptions chat_template;
   std::string reasoning_format = "auto", reasoning_field = "reasoning_content";
+  std::string tool_parser = "auto";
+  bool keep_client_stamp = false;
   double queue_timeout_s = 600, request_timeout_s = 0, ping_interval_s = 15, drain_timeout_s = 30;
   uint64_t max_body_bytes = 8 << 20;
   std::string access_log, prompt_log;
@@ -75,6 +78,16 @@ void AddServiceGroup(CLI::App* app, ServeOptions* o) {
             "auto: a model's reasoning is parted from its answer; none: its markup stays in the text");
   AddChoice(app, "--reasoning-field", &o->reasoning_field, {"reasoning_content", "reasoning", "both"},
             "the field of an answer that has it");
+  std::vector<std::string> parsers = {"auto"};
+  for (const absl::string_view name : OutputFormatNames()) parsers.emplace_back(name);
+  AddParsed(app, "--tool-parser",
+            "how the model writes calls of tools: auto: as its chat template shows; none: their text is part of the "
+            "answer; or the name of a family of models, such as hermes_json (an unknown name lists them)",
+            "auto|none|FAMILY", o->tool_parser,
+            ChoiceParser(parsers, [o, parsers](size_t i) { o->tool_parser = parsers[i]; }));
+  AddFlag(app, "--keep-client-stamp", &o->keep_client_stamp,
+          "system texts of /v1/messages keep the line x-anthropic-billing-header, which differs from conversation to "
+          "conversation, so that none of them shares its beginning with another in the prefix cache");
   AddText(app, "--access-log", &o->access_log, "FILE", "append one JSON line a request; never what it said");
   AddFlag(app, "--cache-shared", &o->serving.calls.cache_shared,
           "keys find the beginnings of each other's prompts in the prefix cache, and can tell");
@@ -162,6 +175,12 @@ absl::StatusOr<ServingOptions> MakeServingOptions(const ServeOptions& options, i
   model->reasoning.parse = options.reasoning_format == "auto";
   model->reasoning.as_reasoning_content = options.reasoning_field != "reasoning";
   model->reasoning.as_reasoning = options.reasoning_field != "reasoning_content";
+  model->keep_client_stamp = options.keep_client_stamp;
+
+  model->parse_calls = options.tool_parser != "none";
+  if (options.tool_parser != "auto" && model->parse_calls) {
+    model->output_format = model->tool_format = *OutputFormatByName(options.tool_parser);
+  }
 
   ServingOptions serving = options.serving;
   serving.calls.queue_timeout = OrNever(options.queue_timeout_s);

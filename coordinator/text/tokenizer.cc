@@ -114,6 +114,22 @@ std::optional<std::vector<TokenId>> Tokenizer::EncodeMarkedUpTo(size_t most, con
   return EncodeAround(most, text.text(), special_tokens_.Find(text), /*one_bos=*/add_bos);
 }
 
+std::optional<std::vector<TokenId>> Tokenizer::EncodeFillUpTo(size_t most, absl::string_view before,
+                                                              absl::string_view behind, bool add_bos) const {
+  const FillMarkers& fill = *vocabulary_.fill;
+  std::vector<TokenId> tokens;
+  if (add_bos && vocabulary_.add_bos) tokens.push_back(vocabulary_.bos);
+  for (const auto& [marker, text] :
+       {std::pair<TokenId, absl::string_view>{fill.prefix, before}, {fill.suffix, behind}, {fill.middle, ""}}) {
+    tokens.push_back(marker);
+    const auto part = EncodeUpTo(most, text, /*add_special=*/false, /*parse_special=*/false);
+    if (!part.has_value()) return std::nullopt;
+    tokens.insert(tokens.end(), part->begin(), part->end());
+  }
+  if (tokens.size() > most) return std::nullopt;
+  return tokens;
+}
+
 std::optional<std::vector<TokenId>> Tokenizer::EncodeAround(size_t most, absl::string_view text,
                                                             const std::vector<SpecialTokens::Match>& matches,
                                                             bool one_bos) const {

@@ -93,6 +93,11 @@ class Tokenizer {
                                                  bool parse_special) const;
   std::optional<std::vector<TokenId>> EncodeMarkedUpTo(size_t most, const MarkedText& text, bool add_bos) const;
 
+  // Tokens of a prompt for the text between two others, of which no part becomes a control token. Only where there are
+  // fill_markers(); absent as above. add_bos: with the BOS token where the vocabulary asks for one.
+  std::optional<std::vector<TokenId>> EncodeFillUpTo(size_t most, absl::string_view before, absl::string_view behind,
+                                                     bool add_bos) const;
+
   // The bytes of one token: possibly part of a UTF-8 sequence; empty for control tokens, or with `render_control` their
   // text. A SentencePiece token keeps its leading space; Detokenizer strips the one at the start of a text.
   std::string TokenBytes(TokenId token, bool render_control) const;
@@ -102,7 +107,8 @@ class Tokenizer {
   TokenId eos() const { return vocabulary_.eos; }  // as bos
   TokenId pad() const { return vocabulary_.pad; }  // as bos
   absl::Span<const TokenId> end_of_generation() const { return vocabulary_.end_of_generation; }  // the set, ascending
-  bool strips_leading_space() const { return vocabulary_.add_space_prefix; }                     // of SentencePiece
+  const std::optional<FillMarkers>& fill_markers() const { return vocabulary_.fill; }
+  bool strips_leading_space() const { return vocabulary_.add_space_prefix; }  // of SentencePiece
 
   // All tokens of a text at once. Invalid UTF-8 is kept as it is.
   std::string Decode(absl::Span<const TokenId> tokens, bool render_control) const;

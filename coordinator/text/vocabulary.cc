@@ -1,8 +1,10 @@
 #include "coordinator/text/vocabulary.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <initializer_list>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -34,6 +36,28 @@ constexpr absl::string_view kEndTexts[] = {
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|EOT|>", "<|end_of_text|>",
     "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>", "<|end_of_turn|>", "<end_of_utterance>", "</s>", "<EOT>",
     "[EOT]", "<eos>", "[EOS]", "[e~[", "<｜end▁of▁sentence｜>", "<|flush|>", "<|calls|>",
+};
+// clang-format on
+
+// A token around fill-in-the-middle: what follows "tokenizer.ggml." in its key, now and in old files, and texts known
+// for it. Files mostly have no key. Codestral's [SUFFIX] and [PREFIX] are not among them: they stand the other way
+// round, and no middle follows.
+struct FillToken {
+  const char* key;
+  const char* old_key;
+  std::array<absl::string_view, 7> texts;
+};
+// clang-format off
+constexpr FillToken kFillPrefix = {"fim_pre_token_id", "prefix_token_id", {
+    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>"}};
+constexpr FillToken kFillSuffix = {"fim_suf_token_id", "suffix_token_id", {
+    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>"}};
+constexpr FillToken kFillMiddle = {"fim_mid_token_id", "middle_token_id", {
+    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>"}};
+constexpr FillToken kFillEnds[] = {
+    {"fim_pad_token_id", "", {"<|fim_pad|>", "<fim-pad>", "<fim_pad>"}},
+    {"fim_rep_token_id", "", {"<|repo_name|>", "<|fim_repo|>", "<reponame>", "<repo_name>"}},
+    {"fim_sep_token_id", "", {"<|file_sep|>", "<file_sep>"}},
 };
 // clang-format on
 
@@ -186,6 +210,38 @@ absl::Status ReadEndOfGeneration(const GgufMetadata& metadata, Vocabulary* vocab
   return absl::OkStatus();
 }
 
+TokenId FindFillToken(const GgufMetadata& metadata, const FillToken& wanted, const Vocabulary& vocabulary) {
+  for (const char* key : {wanted.key, wanted.old_key}) {
+    // An id that is none is no reason to refuse a file whose other tokens are right.
+    const auto id = ReadTokenId(metadata, absl::StrCat("tokenizer.ggml.", key), vocabulary);
+    if (id.ok() && *id != kNoToken) return *id;
+  }
+  for (const absl::string_view text : wanted.texts) {
+    const TokenId id = text.empty() ? kNoToken : TokenWithText(vocabulary, text);
+    if (id != kNoToken) return id;
+  }
+  return kNoToken;
+}
+
+void FindFillMarkers(const GgufMetadata& metadata, Vocabulary* vocabulary) {
+  FillMarkers fill;
+  for (const auto& [wanted, id] :
+       {std::pair{&kFillPrefix, &fill.prefix}, {&kFillSuffix, &fill.suffix}, {&kFillMiddle, &fill.middle}}) {
+    *id = FindFillToken(metadata, *wanted, *vocabulary);
+    if (*id == kNoToken) return;
+  }
+  // Else everybody's text would be read for them.
+  for (const TokenId id : {fill.prefix, fill.suffix, fill.middle}) {
+    TokenType& type = vocabulary->types[id];
+    if (type == TokenType::kUserDefined) type = TokenType::kControl;
+  }
+  for (const FillToken& wanted : kFillEnds) {
+    const TokenId id = FindFillToken(metadata, wanted, *vocabulary);
+    if (id != kNoToken) fill.ends.push_back(id);
+  }
+  vocabulary->fill = std::move(fill);
+}
+
 // No key of the file says it, nor does the architecture, as Phi-3's vocabulary is in files of others too.
 void FindTokensThatSwallowSpace(Vocabulary* vocabulary) {
   if (vocabulary->model != Vocabulary::Model::kSentencePiece) return;
@@ -241,6 +297,7 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const GgufMetadata& metadata) {
   RETURN_IF_ERROR(ReadSpecialTokens(metadata, &vocabulary));
   RETURN_IF_ERROR(ReadEndOfGeneration(metadata, &vocabulary));
   FindTokensThatSwallowSpace(&vocabulary);
+  FindFillMarkers(metadata, &vocabulary);
   return vocabulary;
 }
 

@@ -4,6 +4,7 @@
 // What a GGUF file says about its tokens, checked: the tokenizer.ggml.* keys.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,15 @@ enum class TokenType : uint8_t {  // the values of tokenizer.ggml.token_type
   kUserDefined = 4,
   kUnused = 5,
   kByte = 6,
+};
+
+// Of a model that was trained to write what stands between two texts: its prompt is prefix, the text before, suffix,
+// the text behind, middle.
+struct FillMarkers {
+  TokenId prefix = kNoToken;
+  TokenId suffix = kNoToken;
+  TokenId middle = kNoToken;
+  std::vector<TokenId> ends;  // of such an answer, beside end_of_generation: padding, and what begins another file
 };
 
 struct Vocabulary {
@@ -52,6 +62,9 @@ struct Vocabulary {
   // their vocabulary: gpt-oss ends with <|return|> and <|call|>, never with <|end|>, which ends one of several messages
   // of an answer; GLM ends where it would let others speak, with <|user|> and <|observation|>.
   std::vector<TokenId> end_of_generation;
+
+  // Where the file names all three by id, or has tokens with texts known for that purpose. None is user-defined.
+  std::optional<FillMarkers> fill;
 };
 
 // kUnimplemented, with the supported ones, for a model or pre-tokenizer that we do not have; kNotFound or

@@ -20,7 +20,8 @@ if ! cmp -s "$clients/package-lock.json" "$clients/installed"; then
 fi
 node=$clients/node_modules/.bin/node # that of the lock file: Debian's is too old for some of them
 "$node" --version >/dev/null || skip "the Node.js of the lock file does not run on this machine"
-cp "$here"/*.mjs "$clients" # beside node_modules, where imports are looked for
+cp "$here"/*.mjs "$here"/*.jinja "$clients" # beside node_modules, where imports are looked for
 export STAGECOACH_COORDINATOR=$build/coordinator/coordinator STAGECOACH_MODEL=$here/../../deploy/models/demo-q8_0.gguf
 export STAGECOACH_SCRIPTED_SERVER=$build/tests/e2e/scripted_server
-run "$node" --test --test-concurrency=1 --test-reporter=spec "$clients/openai.test.mjs" "$clients/load.test.mjs"
+tests=("$here"/*.test.mjs)
+run "$node" --test --test-concurrency=1 --test-reporter=spec "${tests[@]/#"$here"/$clients}"

@@ -5,13 +5,17 @@
 #include <limits>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/gguf/gguf_file.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "common/step/step.h"
 #include "coordinator/serve/api/batch_line.h"
+#include "coordinator/serve/api/dialects/messages.h"
+#include "coordinator/serve/api/dialects/responses.h"
 #include "coordinator/serve/api/model_bodies.h"
 #include "coordinator/text/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -48,9 +52,13 @@ struct Served {
 
 Served ServedBy(uint8_t choice) {
   static const testing::ToyService kToy;
+  static const ChatFormat kToyTools({.given = ChatTemplateSource{"tools", testing::kToolTemplate}, .built_in = ""},
+                                    GgufMetadata(), kToy.tokenizer.get());
   static const DemoService kDemo;
   static const std::vector<absl::string_view> kFormats = OutputFormatNames();
   Served served = {kToy.model, kToy.context};
+  served.model.chat = &kToyTools;
+  served.context.context_tokens = 2000;
   if ((choice & 1) != 0) {
     served.model = kDemo.model;
     served.context.context_tokens = 200;
@@ -58,6 +66,7 @@ Served ServedBy(uint8_t choice) {
   served.context.max_choices = 4;
   served.context.max_requests = 8;
   served.model.output_format = *OutputFormatByName(kFormats[(choice >> 3) % kFormats.size()]);
+  served.model.tool_format = served.model.output_format;
   served.model.reasoning = {.parse = (choice & 2) == 0, .as_reasoning = (choice & 4) != 0};
   return served;
 }
@@ -77,9 +86,16 @@ void CheckErrorJson(const Json& json) {
             "an error says why");
 }
 
+// The same in the form of Messages.
+void CheckMessagesError(const Json& json) {
+  FuzzCheck(json["type"] == "error" && json["request_id"].is_string(), "an error is an object");
+  for (const char* field : {"message", "type"}) FuzzCheck(json["error"][field].is_string(), field);
+}
+
 void CheckRefusal(const ApiError& error) {
   FuzzCheck(error.status >= 400 && error.status < 500, absl::StrCat("a bad body is the client's: ", error.message));
   CheckErrorJson(ParsedOrDie(ErrorBody(error), "a refusal"));
+  CheckMessagesError(ParsedOrDie(kMessagesApi.error_body(error, "r1"), "a refusal"));
 }
 
 // What was made of a body is what the engine takes.
@@ -165,7 +181,8 @@ class Script {
 // What has come of a call, looked at as it comes.
 class Answer {
  public:
-  explicit Answer(ApiCall* call) : call_(call), texts_(call->choices()), reasons_(call->choices()) {}
+  Answer(const ApiDialect& api, ApiCall* call)
+      : messages_(&api == &kMessagesApi), call_(call), texts_(call->choices()), reasons_(call->choices()) {}
 
   void Add(const ApiCall::Output& output) {
     FuzzCheck(!ended_ || (output.bytes.empty() && !output.ended && output.cancel.empty()), "nothing follows the end");
@@ -202,6 +219,14 @@ class Answer {
       FuzzCheck(end != bytes.npos, "events are whole");
       absl::string_view event = bytes.substr(0, end);
       bytes.remove_prefix(end + 2);
+      if (messages_) {
+        AddNamedEvent(event);
+        continue;
+      }
+      if (absl::ConsumePrefix(&event, "event: ")) {
+        AddNamed(event, /*last=*/bytes.empty());
+        continue;
+      }
       FuzzCheck(absl::ConsumePrefix(&event, "data: ") && event.find('\n') == event.npos, "an event is one line");
       if (event == "[DONE]") {
         FuzzCheck(!failed_, "a failure has no [DONE]");
@@ -219,9 +244,57 @@ class Answer {
     }
   }
 
+  // Of Responses: what the name and the data of an event say.
+  void AddNamed(absl::string_view event, bool last) {
+    const size_t line = event.find('\n');
+    FuzzCheck(line != event.npos && absl::StartsWith(event.substr(line), "\ndata: "), "an event has a name and data");
+    const std::string type(event.substr(0, line));
+    const Json json = ParsedOrDie(event.substr(line + 7), "an event");
+    FuzzCheck(json["type"] == type && json["sequence_number"] == named_++, "events have their name and number");
+    if (!json.contains("response")) return AddToItem(type, json);
+    const std::string status = json["response"]["status"].get<std::string>();
+    if (status == "in_progress") return;
+    FuzzCheck(last && type == "response." + status && failed_ == (status == "failed"), "the end says how it came");
+    done_ = !failed_;
+    FuzzCheck(failed_ || items_ == json["response"]["output"].size(), "all items were told of");
+    if (!failed_) AddResponse(json["response"]);
+  }
+
+  void AddToItem(const std::string& type, const Json& json) {
+    const size_t index = json["output_index"].get<size_t>();
+    if (type == "response.output_item.added") {
+      FuzzCheck(index == items_++ && open_.empty(), "one item after the other");
+      open_ = json["item"]["id"].get<std::string>();
+      text_.clear();
+      return;
+    }
+    FuzzCheck(index + 1 == items_, "an event is about the open item");
+    if (absl::EndsWith(type, ".delta")) text_ += json["delta"].get<std::string>();
+    if (type != "response.output_item.done") return FuzzCheck(json["item_id"] == open_, "and names it");
+    FuzzCheck(json["item"]["id"] == open_ && TextOfItem(json["item"]) == text_, "an item is what was told of it");
+    open_.clear();
+  }
+
+  static std::string TextOfItem(const Json& item) {
+    for (const char* member : {"arguments", "input"}) {
+      if (item.contains(member)) return item[member].get<std::string>();
+    }
+    return item["content"].at(0)["text"].get<std::string>();
+  }
+
+  void AddResponse(const Json& response) {
+    for (const Json& item : response["output"]) {
+      texts_[0] += item["type"].get<std::string>() + item.value("name", "") + TextOfItem(item);
+    }
+    reasons_[0] = response["status"].get<std::string>();
+    usage_ = response["usage"];
+  }
+
   void AddBody(absl::string_view bytes) {
     const Json json = ParsedOrDie(bytes, "an answer");
+    if (messages_) return AddMessage(json);
     if (failed_) return CheckErrorJson(json);
+    if (json.contains("output")) return AddResponse(json);
     FuzzCheck(json["choices"].size() == texts_.size(), "all choices are answered");
     for (const Json& choice : json["choices"]) {
       AddChoice(choice, choice.contains("message") ? choice["message"] : choice);
@@ -230,34 +303,106 @@ class Answer {
     for (const std::string& reason : reasons_) FuzzCheck(!reason.empty(), "a choice has its reason");
   }
 
+  // Of Messages: blocks, one after the other, and then why there are no more.
+  void AddNamedEvent(absl::string_view event) {
+    const std::pair<absl::string_view, absl::string_view> lines = absl::StrSplit(event, absl::MaxSplits('\n', 1));
+    absl::string_view name = lines.first, data = lines.second;
+    FuzzCheck(
+        absl::ConsumePrefix(&name, "event: ") && absl::ConsumePrefix(&data, "data: ") && data.find('\n') == data.npos,
+        "an event is its name and one line");
+    const Json json = ParsedOrDie(data, "an event");
+    FuzzCheck(json["type"] == std::string(name), "an event's name is its type");
+    const bool starts = name == "content_block_start", stops = name == "content_block_stop";
+    if (starts || stops || name == "content_block_delta") {
+      FuzzCheck(json["index"] == blocks_ && block_open_ != starts, "one block is open at a time");
+      block_open_ = !stops;
+      if (stops) ++blocks_;
+      if (!stops) AddBlock(json[starts ? "content_block" : "delta"]);
+    } else if (name == "message_delta") {
+      FuzzCheck(!block_open_, "blocks end before the message");
+      AddStop(json["delta"], json["usage"]);
+    } else if (name == "error") {
+      FuzzCheck(failed_, "an error is the last event");
+      CheckMessagesError(json);
+    } else {
+      done_ = name == "message_stop";
+      FuzzCheck(done_ || name == "message_start", "an event that clients know");
+    }
+  }
+
+  void AddMessage(const Json& message) {
+    if (failed_) return CheckMessagesError(message);
+    for (const Json& block : message["content"]) AddBlock(block);
+    AddStop(message, message["usage"]);
+  }
+
+  // A block, or a part of one; not the arguments of a call, which a body has as an object.
+  void AddBlock(const Json& block) {
+    for (const char* member : {"text", "thinking", "id", "name"}) {
+      if (block.contains(member)) texts_[0] += block[member].get<std::string>();
+    }
+  }
+
+  void AddStop(const Json& stop, const Json& usage) {
+    reasons_[0] = stop["stop_reason"].get<std::string>();
+    FuzzCheck((reasons_[0] == "stop_sequence") == stop["stop_sequence"].is_string(), "what stopped it is told");
+    usage_ = usage;
+  }
+
   void AddChoice(const Json& choice, const Json& said) {
     const size_t index = choice["index"].get<size_t>();
     FuzzCheck(index < texts_.size() && reasons_[index].empty(), "nothing follows a choice's end");
-    FuzzCheck(said.contains("text") || said["content"].is_string(), "there is a text");
+    const bool calls = said.contains("tool_calls"), whole = choice.contains("message");
+    FuzzCheck(said.contains("text") || said["content"].is_string() || (calls && whole), "there is a text");
     for (const char* field : {"text", "content"}) {
-      if (said.contains(field)) texts_[index] += said[field].get<std::string>();
+      if (said.contains(field) && said[field].is_string()) texts_[index] += said[field].get<std::string>();
     }
+    if (calls) AddCalls(said["tool_calls"], whole, &texts_[index]);
     if (said.contains("reasoning_content")) texts_[index] += "\x01" + said["reasoning_content"].get<std::string>();
     if (choice["finish_reason"].is_null()) return;
     reasons_[index] = choice["finish_reason"].get<std::string>();
-    FuzzCheck(reasons_[index] == "stop" || reasons_[index] == "length", "a reason that clients know");
+    const std::set<std::string> known = {"stop", "length", "tool_calls"};
+    FuzzCheck(known.contains(reasons_[index]), "a reason that clients know");
   }
 
+  // Whole calls, or a part of one: only its first has an id, a type and a name.
+  static void AddCalls(const Json& calls, bool whole, std::string* text) {
+    FuzzCheck(calls.is_array() && !calls.empty() && (whole || calls.size() == 1), "calls are a list");
+    for (const Json& call : calls) {
+      FuzzCheck(whole != call.contains("index"), "parts have a place");
+      const char* kind = call.contains("custom") ? "custom" : "function";
+      const Json& called = call[kind];
+      const bool first = call.contains("id");
+      FuzzCheck(first == called.contains("name") && (first || !whole), "a call has a name and an id");
+      if (first) *text += call["id"].get<std::string>() + call["type"].get<std::string>();
+      for (const auto& [name, value] : called.items()) *text += value.get<std::string>();
+    }
+  }
+
+  const bool messages_;  // its form is that of Messages
   ApiCall* call_;
   bool ended_ = false, failed_ = false, done_ = false;
   std::set<int> cancelled_;
   std::vector<std::string> texts_, reasons_;
   Json usage_;
+  // Of Messages.
+  bool block_open_ = false;
+  size_t blocks_ = 0;  // that have ended
+  // Of Responses.
+  int64_t named_ = 0;
+  size_t items_ = 0;
+  std::string open_, text_;  // the open item's id, and what was told of it
 };
 
-Answer Play(ApiCall* call, absl::string_view bytes, const Served& served) {
+Answer Play(const ApiDialect& api, ApiCall* call, absl::string_view bytes, const Served& served) {
   CheckRequests(call->TakeRequests(), *call, served);
-  Answer answer(call);
+  Answer answer(api, call);
   answer.Add(call->Begin());
   Script script(bytes, served);
   while (!script.done()) {
     const int choice = script.Choice(call->choices());
     const SessionEvent event = script.Event();
+    if (choice < 0) answer.Add(call->Idle());
     // What comes after an end is what a session had sent before it knew.
     answer.Add(choice == static_cast<int>(call->choices()) && event.prefill.has_value()
                    ? call->Fail(MakeApiError(ApiErrorCode::kDraining, "the server ends"))
@@ -283,7 +428,7 @@ void CheckCall(const ApiDialect& api, absl::string_view body, absl::string_view 
   const PreparedCall prepared = PrepareCall(api, body, served.model, served.context);
   FuzzCheck((prepared.call != nullptr) != prepared.error.has_value(), "a call or an error");
   if (prepared.error.has_value()) return CheckRefusal(*prepared.error);
-  const Answer answer = Play(prepared.call.get(), script, served);
+  const Answer answer = Play(api, prepared.call.get(), script, served);
   // The other way of sending the same.
   Json other = *ParseJson(body);
   other["stream"] = !prepared.call->streams();
@@ -291,7 +436,7 @@ void CheckCall(const ApiDialect& api, absl::string_view body, absl::string_view 
   if (!prepared.call->streams()) other["stream_options"] = {{"include_usage", true}};
   const PreparedCall again = PrepareParsedCall(api, other, served.model, served.context);
   FuzzCheck(again.call != nullptr, absl::StrCat("a stream asks for the same: ", body));
-  const Answer other_answer = Play(again.call.get(), script, served);
+  const Answer other_answer = Play(api, again.call.get(), script, served);
   FuzzCheck(answer.failed() == other_answer.failed(), "a stream fails where a body does");
   if (answer.failed()) return;
   FuzzCheck(answer.reasons() == other_answer.reasons(), "a stream ends for the same reasons");
@@ -303,10 +448,8 @@ void CheckCall(const ApiDialect& api, absl::string_view body, absl::string_view 
 }
 
 void CheckBody(const BodyAnswer& answer) {
-  const Json json = ParsedOrDie(answer.body, "a body");
-  if (!answer.error.has_value()) return;
-  CheckRefusal(*answer.error);
-  CheckErrorJson(json);
+  if (answer.error.has_value()) return CheckRefusal(*answer.error);
+  ParsedOrDie(answer.body, "a body");
 }
 
 void CheckBatchLine(absl::string_view text, absl::string_view script, const Served& served) {
@@ -321,7 +464,7 @@ void CheckBatchLine(absl::string_view text, absl::string_view script, const Serv
   FuzzCheck(line.call->choices() == 1 && !line.call->streams(), "a line has one answer");
   ApiCall& call = *line.call;
   CheckRequests(call.TakeRequests(), call, served);
-  Answer answer(&call);
+  Answer answer(*line.api, &call);
   answer.Add(call.Begin());
   Script events(script, served);
   while (!answer.ended()) {
@@ -342,7 +485,7 @@ void Fuzz(FuzzInput input) {
   const Served served = ServedBy(input.Byte());
   const absl::string_view body = input.Text();
   const absl::string_view script = input.rest();
-  switch (route % 8) {
+  switch (route % 12) {
     case 0:
     case 1: return CheckCall(kChatApi, body, script, served);
     case 2:
@@ -350,6 +493,10 @@ void Fuzz(FuzzInput input) {
     case 4: return CheckBody(TokenizeBody(body, served.model, served.context));
     case 5: return CheckBody(DetokenizeBody(body, served.model));
     case 6: return CheckBody(ApplyTemplateBody(body, served.model, served.context));
+    case 7: return CheckBody(CountInputTokensBody(body, served.model, served.context));
+    case 8: return CheckCall(kResponsesApi, body, script, served);
+    case 10: return CheckCall(kMessagesApi, body, script, served);
+    case 11: return CheckBody(CountTokensBody(body, served.model, served.context));
     default: return CheckBatchLine(body, script, served);
   }
 }

@@ -1,4 +1,6 @@
-// Outputs of models: how they are cut makes no difference, and arguments are JSON.
+// Outputs of models: how they are cut makes no difference, arguments of short ones are JSON, and reading costs little.
+
+#include <random>
 
 #include "common/json/json_value.h"
 #include "coordinator/text/output/output_parser.h"
@@ -9,27 +11,39 @@ namespace {
 
 std::vector<OutputDelta> Joined(std::vector<OutputDelta> fresh, std::vector<OutputDelta> all) {
   for (OutputDelta& delta : fresh) {
-    const bool is_text = delta.kind == OutputKind::kReasoning || delta.kind == OutputKind::kContent;
     FuzzCheck(delta.text.empty() == (delta.kind == OutputKind::kCallEnd), "only the end of a call has no text");
-    if (is_text && !all.empty() && all.back().kind == delta.kind) {
-      all.back().text += delta.text;
-    } else {
-      all.push_back(std::move(delta));
-    }
+    AppendDelta(std::move(delta), &all);
   }
   return all;
 }
 
+// In pieces of up to `most` bytes.
 std::vector<OutputDelta> Parse(OutputFormat format, const OutputStart& start, std::shared_ptr<const OutputTools> tools,
-                               absl::string_view text, size_t piece) {
+                               absl::string_view text, size_t most) {
   const std::unique_ptr<OutputParser> parser = OutputParser::Make(format, start, std::move(tools));
   std::vector<OutputDelta> deltas;
-  for (size_t begin = 0; begin < text.size(); begin += piece) {
-    deltas = Joined(parser->Feed(text.substr(begin, piece)), std::move(deltas));
+  std::minstd_rand random(static_cast<unsigned>(text.size()));
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t bytes = most == text.size() ? most : 1 + random() % most;
+    deltas = Joined(parser->Feed(text.substr(begin, bytes)), std::move(deltas));
+    begin += bytes;
   }
   deltas = Joined(parser->Finish(), std::move(deltas));
   FuzzCheck(parser->held_bytes() == 0, "nothing is held back at the end");
+  // A name that is looked for once more with every byte, and white space before it.
+  FuzzCheck(parser->scanned_bytes() <= 4 * 512 * (text.size() + 1), "what it costs is linear");
   return deltas;
+}
+
+// The kinds of deltas follow each other as calls have it.
+void CheckOrder(const std::vector<OutputDelta>& deltas) {
+  bool in_call = false;
+  for (const OutputDelta& delta : deltas) {
+    const bool of_call = delta.kind == OutputKind::kCallArguments || delta.kind == OutputKind::kCallEnd;
+    FuzzCheck(in_call == of_call, "arguments and the end of a call are inside one");
+    in_call = delta.kind == OutputKind::kCallStart || delta.kind == OutputKind::kCallArguments;
+  }
+  FuzzCheck(!in_call, "every call ends");
 }
 
 }  // namespace
@@ -44,12 +58,16 @@ void Fuzz(FuzzInput input) {
   const std::shared_ptr<const OutputTools> tools = (flags & 4) != 0 ? nullptr : kTools;
   const absl::string_view text = input.rest();
   const std::vector<OutputDelta> whole = Parse(format, start, tools, text, text.size());
-  FuzzCheck(Parse(format, start, tools, text, 1 + flags / 8) == whole, "how a text is cut makes no difference");
+  for (const size_t most : {1, 1 + flags / 8, 600}) {
+    FuzzCheck(Parse(format, start, tools, text, most) == whole, "how a text is cut makes no difference");
+  }
+  CheckOrder(whole);
   size_t bytes = 0;
   for (const OutputDelta& delta : whole) {
     const bool is_text = delta.kind == OutputKind::kReasoning || delta.kind == OutputKind::kContent;
     if (is_text) bytes += delta.text.size();
-    if (delta.kind != OutputKind::kCallArguments) continue;
+    // A longer one may be broken.
+    if (delta.kind != OutputKind::kCallArguments || text.size() >= OutputParser::kTrialBytes) continue;
     FuzzCheck(nlohmann::json::parse(delta.text, nullptr, /*allow_exceptions=*/false).is_object(),
               "arguments are an object: " + delta.text);
   }

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/check.h"
 #include "common/gguf/gguf_writer.h"
 #include "common/wire/frame.h"
@@ -58,28 +59,31 @@ void WriteTexts(const std::filesystem::path& root) {
 void WriteOutputs(const std::filesystem::path& root) {
   SeedFolder output(root, "output");
   const std::vector<std::string> texts = {
-      "<think>\nHm.\n</think>\n\nWell.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"b\"}}\n</tool_call>",
-      "<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>",
+      "<think>\nHm.\n</think>\n\nWell.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"$\"}}\n</tool_call>",
+      "<tool_call>\n<function=f>\n<parameter=a>\n$\n</parameter>\n</function>\n</tool_call>",
       "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json"
-      "<|message|>{\"a\": 1}<|call|>",
-      "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>b</arg_value>\n</tool_call>",
+      "<|message|>{\"a\": \"$\"}<|call|>",
+      "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>$</arg_value>\n</tool_call>",
       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<｜tool▁call▁end｜><"
       "｜tool▁calls▁end｜>",
-      "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">b"
+      "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">$"
       "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
       "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
-      "{\"name\": \"f\", \"parameters\": {\"a\": 1}}",
-      "<|python_tag|>f.call(a=\"b\")",
-      "[THINK]Hm.[/THINK][TOOL_CALLS]f[CALL_ID]1[ARGS]{\"a\": 1}[TOOL_CALLS][{\"name\": \"f\"}]",
-      "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">b</parameter>\n</invoke>\n</minimax:tool_call>",
-      "<|channel>thought\nHm.\n<channel|><|tool_call>call:f{a:<|\"|>b<|\"|>,c:[1,{d:null}]}<tool_call|>",
-      "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {}}]<|END_ACTION|>",
-      "<|tool_call_start|>[f(a='b\\n', c=[1, {'d': None}])]<|tool_call_end|>",
+      "{\"name\": \"f\", \"parameters\": {\"a\": \"$\"}}",
+      "<|python_tag|>f.call(a=\"$\")",
+      "[THINK]Hm.[/THINK][TOOL_CALLS]f[CALL_ID]1[ARGS]{\"a\": \"$\"}[TOOL_CALLS][{\"name\": \"f\"}]",
+      "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">$</parameter>\n</invoke>\n</minimax:tool_call>",
+      "<|channel>thought\nHm.\n<channel|><|tool_call>call:f{a:<|\"|>$<|\"|>,c:[1,{d:null}]}<tool_call|>",
+      "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"a\": \"$\"}}]<|END_ACTION|>",
+      "<|tool_call_start|>[f(a='$\\n', c=[1, {'d': None}])]<|tool_call_end|>",
       "<|tool_call|>[{\"name\": \"f\"}]<response>Hi</response>",
       "<TOOLCALL>[{\"name\": \"f\", \"arguments\": \"{}\"}]</TOOLCALL>"};
   const char formats = static_cast<char>(OutputFormatNames().size());
   for (const std::string& text : texts) {
-    for (char format = 0; format < formats; ++format) output.Add(std::string(1, format) + '\0' + text);
+    for (const std::string& value : {std::string("b"), std::string(300, 'b')}) {  // as calls leave that are long
+      const std::string output_text = absl::StrReplaceAll(text, {{"$", value}});
+      for (char format = 0; format < formats; ++format) output.Add(std::string(1, format) + '\0' + output_text);
+    }
   }
 }
 
@@ -227,6 +231,17 @@ void WriteAnswers(const std::filesystem::path& root) {
   }
 }
 
+// A script of api_fuzz in which a model of bytes writes this.
+std::string ScriptOf(const std::string& text) {
+  std::string script;
+  for (size_t i = 0; i < text.size(); i += 7) {
+    const std::string some = text.substr(i, 7);
+    script += {'\0', '\0', static_cast<char>(some.size())};
+    for (const char byte : some) script += {byte, '\1', 'x', '\2'};
+  }
+  return script;
+}
+
 // Bodies for each route; the first bytes are api_fuzz's choices of a route and a model, the last what a session says.
 void WriteBodies(const std::filesystem::path& root) {
   SeedFolder api(root, "api");
@@ -248,7 +263,17 @@ void WriteBodies(const std::filesystem::path& root) {
       R"("tools":[{"type":"function","function":{"name":"f","description":"F","parameters":{"type":"object",
          "properties":{"a":{"type":"integer"}}}}}],"tool_choice":"auto","reasoning_effort":"low",
          "chat_template_kwargs":{"enable_thinking":true})";
-  const std::vector<std::pair<char, std::string>> bodies = {
+  const std::string items =
+      R"("instructions":"Be brief.","input":[{"role":"developer","content":"d"},{"type":"message","role":"user",
+         "content":[{"type":"input_text","text":"Hi"},{"type":"input_text","text":"there"}]},{"type":"reasoning",
+         "summary":[{"type":"summary_text","text":"s"}],"content":[{"type":"reasoning_text","text":"r"}]},{"type":
+         "function_call","call_id":"c1","name":"f","arguments":"{\"a\":1}"},{"type":"custom_tool_call","call_id":"c2",
+         "name":"c","namespace":"n","input":"x"},{"type":"function_call_output","call_id":"c1","output":"2"},{"type":
+         "custom_tool_call_output","call_id":"c2","output":[{"type":"input_image"}]},{"type":"additional_tools","tools":
+         [{"type":"function","name":"g"}]},{"type":"web_search_call"}],"tools":[{"type":"function","name":"f","strict":
+         true},{"type":"custom","name":"c"},{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}],
+         "reasoning":{"effort":"low"},"text":{"format":{"type":"text"}},"metadata":{"a":"b"},"tool_choice":"auto")";
+  std::vector<std::pair<char, std::string>> bodies = {
       {0, "{" + talk + "," + sampling + R"(,"logprobs":true,"top_logprobs":2,"max_completion_tokens":20})"},
       {0, "{" + talk + "," + tools + "}"},
       {0, R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"We"}],"max_tokens":9,
@@ -263,14 +288,47 @@ void WriteBodies(const std::filesystem::path& root) {
       {4, "{" + talk + "}"},
       {5, R"({"tokens":[72,105,200,3]})"},
       {6, "{" + talk + "," + tools + "}"},
-      {7, R"({"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":
+      {9, R"({"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":
               "Hi"}],"temperature":1,"logprobs":true}})"},
-      {7, R"({"custom_id":"b","url":"/v1/completions","body":{"prompt":"Hi","max_tokens":3,"logprobs":3}})"}};
+      {9, R"({"custom_id":"b","url":"/v1/completions","body":{"prompt":"Hi","max_tokens":3,"logprobs":3}})"},
+      {9, R"({"custom_id":"c","url":"/v1/responses","body":{"input":"Hi","max_output_tokens":3}})"},
+      {7, "{" + items + "}"},
+      {8, "{" + items + R"(,"stream":true,"include":["message.output_text.logprobs"],"top_logprobs":2})"},
+      {8, R"({"input":"Hi","max_output_tokens":20,"return_progress":true,"timings":true,"seed":1,"temperature":1})"}};
+  const std::string blocks =
+      R"("system":[{"type":"text","text":"x-anthropic-billing-header: cch=1; Be brief."}],"messages":[{"role":"user",
+         "content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},{"type":"text",
+         "text":"a"},{"type":"tool_use","id":"t","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":
+         "tool_result","tool_use_id":"t","content":[{"type":"image"}]},{"type":"text","text":"So?"}]},{"role":"system",
+         "content":"late"}],"tools":[{"name":"f","input_schema":{"type":"object"}},{"type":"web_search"}],"tool_choice":
+         {"type":"auto","disable_parallel_tool_use":true},"thinking":{"type":"adaptive"},"output_config":{"effort":
+         "high"},"stop_sequences":["lo w"],"max_tokens":99)";
+  bodies.insert(bodies.end(), {{10, "{" + blocks + "}"},
+                               {10, "{" + blocks + R"(,"stream":true})"},
+                               {10, R"({"max_tokens":9,"messages":[{"role":"assistant","content":"We"}]})"},
+                               {11, "{" + blocks + "}"}});
   char model = 0;
   for (const auto& [route, body] : bodies) {
     for (int i = 0; i < 4; ++i, model = static_cast<char>(model + 9)) {
       api.Add(std::string({route, model}) + body + '\0' + (i % 2 == 0 ? says : scores));
     }
+  }
+  const std::string all_kinds =
+      R"("tools":[{"type":"function","function":{"name":"f","strict":true}},{"type":"custom","custom":{"name":"c"}},
+         {"type":"namespace","namespace":{"name":"n","tools":[{"type":"function","function":{"name":"f"}}]}},
+         {"type":"web_search"}],"parallel_tool_calls":false,"tool_choice":{"type":"allowed_tools","allowed_tools":{
+         "mode":"auto","tools":[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"c"}}]}})";
+  for (const char* function : {"f", "c", "n__f"}) {
+    const std::string call = absl::StrCat("{\"name\": \"", function, "\", \"arguments\": {\"input\": \"a\"}}");
+    constexpr char kHermes = 1 << 3, kMistral = 13 << 3;  // of api_fuzz's OutputFormatNames
+    api.Add(std::string({'\0', kHermes}) + "{" + talk + "," + all_kinds + "}" + '\0' +
+            ScriptOf(absl::StrCat("<tool_call>", call, "</tool_call>")));
+    api.Add(std::string({'\x0a', kHermes}) + "{" + blocks + R"(,"stream":true})" + '\0' +
+            ScriptOf(absl::StrCat("<tool_call>", call, "</tool_call>")));
+    api.Add(std::string({'\0', kMistral}) + "{" + talk + "," + tools + R"(,"stream":true})" + '\0' +
+            ScriptOf(absl::StrCat("[TOOL_CALLS][", call, "]")));
+    api.Add(std::string({'\x08', kHermes}) + "{" + items + R"(,"stream":true})" + '\0' +
+            ScriptOf(absl::StrCat("<think>a</think>b<tool_call>", call, "</tool_call>c")));
   }
 }
 

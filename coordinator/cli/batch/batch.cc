@@ -44,7 +44,8 @@ class BatchVerb : public Verb {
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
   void AddOptions(CLI::App* app) override {
     AddRequiredText(app, "-i,--input", &input_path_, "FILE",
-                    "OpenAI batch lines for /v1/completions and /v1/chat/completions; - is standard input");
+                    "OpenAI batch lines for /v1/completions, /v1/chat/completions, /v1/responses and /v1/messages; - "
+                    "is standard input");
     AddRequiredText(
         app, "-o,--output", &output_path_, "FILE",
         "the answers, a line each; lines that an earlier run left there are not answered again, and one that fails "

@@ -38,7 +38,7 @@ void BenchServe::AddTo(CLI::App* bench) {
   serve_->footer(absl::StrCat(
       kExamplePrefix, "coordinator bench serve --url http://127.0.0.1:8080 --num-prompts 100 --request-rate 2"));
   std::vector<std::string> apis;
-  for (const ApiDialect* api : kApiDialects) apis.emplace_back(api->name);
+  for (const ApiDialect* api : kLoadApis) apis.emplace_back(api->name);
   AddRequiredText(serve_, "--url", &url_, "URL", "of the server, such as http://127.0.0.1:8080");
   AddClientKeyOption(serve_, &key_file_);
   AddChoice(serve_, "--endpoint", &endpoint_, apis, "which of the server's APIs is asked");
@@ -78,7 +78,7 @@ bool BenchServe::given() const { return serve_ != nullptr && serve_->parsed(); }
 
 absl::StatusOr<ServeLoad> BenchServe::Load() const {
   ServeLoad load = load_;
-  for (const ApiDialect* api : kApiDialects) {
+  for (const ApiDialect* api : kLoadApis) {
     if (endpoint_ == api->name) load.api = api;
   }
   if (dataset_ != "random") load.dataset.file = dataset_;

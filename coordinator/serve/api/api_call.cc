@@ -1,8 +1,10 @@
 #include "coordinator/serve/api/api_call.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
@@ -10,6 +12,8 @@
 #include "common/json/json_value.h"
 #include "coordinator/answer/answer.h"
 #include "coordinator/serve/api/api_dialect.h"
+#include "coordinator/serve/api/conversation/custom_input.h"
+#include "coordinator/serve/api/conversation/tools.h"
 #include "coordinator/serve/api/token_text.h"
 #include "coordinator/text/output/output_parser.h"
 #include "coordinator/text/utf8.h"
@@ -26,10 +30,12 @@ AnswerOptions OptionsOf(const CallPlan& plan, const CallPrompt& prompt) {
                            .include_stop = plan.fields.include_stop,
                            .stop_tokens = plan.fields.stop_tokens,
                            .render_control = plan.fields.render_control,
+                           .one_call = plan.one_call,
                            .list_end = plan.api->list_end,
                            .first_offset = plan.echo ? CodePoints(prompt.text) : 0};
   if (plan.output_format.has_value()) {
-    options.parser = OutputParser::Make(*plan.output_format, {.prompt_end = plan.prompt_end}, /*tools=*/nullptr);
+    const OutputStart start = {.prompt_end = plan.prompt_end, .reasoning_is_text = !plan.model->reasoning.parse};
+    options.parser = OutputParser::Make(*plan.output_format, start, plan.output_tools);
   }
   return options;
 }
@@ -52,11 +58,13 @@ absl::Status ReadPlan(const ApiDialect& api, const Json& body, const ServedModel
   plan->api = &api;
   plan->model = &model;
   plan->id = context.id;
+  plan->request_id = context.request_id;
   plan->created = absl::ToUnixSeconds(context.now);
   plan->fingerprint = context.fingerprint;
   FieldReader fields(&body);
-  RETURN_IF_ERROR(ReadGenerationFields(&fields, model, context, &plan->fields));
+  RETURN_IF_ERROR(ReadGenerationFields(&fields, api.groups, model, context, &plan->fields));
   RETURN_IF_ERROR(api.read(&fields, model, context, plan));
+  for (const CallPrompt& prompt : plan->prompts) plan->prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
   plan->ignored.insert(plan->ignored.begin(), plan->fields.ignored.begin(), plan->fields.ignored.end());
   if (context.rules.refuse_unknown_fields) SkipHarmlessFields(&fields);
   for (std::string& name : fields.Unknown()) {
@@ -75,15 +83,18 @@ struct ApiCall::State {
   struct Choice {
     Answer answer;
     std::unique_ptr<PromptEcho> echo;  // until it was put out
+    size_t calls = 0;                  // that began
+    std::set<std::string> call_ids;    // that the model gave these
+    std::optional<CustomInput> input;  // of the call that is open, if it is of a custom tool
     bool ended = false;
     pb::RequestCost cost;                           // so far
     int64_t first_token_us = 0, last_token_us = 0;  // when they came; 0: none has
   };
 
   explicit State(CallPlan plan_of) : plan(std::move(plan_of)) {
-    writer = MakeAnswerWriter(plan);
+    writer = plan.api->make_writer(plan);
+    usage.prompt_tokens = plan.prompt_tokens;
     for (const CallPrompt& prompt : plan.prompts) {
-      usage.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
       for (int i = 0; i < plan.fields.n; ++i) {
         Choice& choice = choices.emplace_back(Choice{Answer(plan.model->tokenizer, OptionsOf(plan, prompt)), nullptr});
         if (plan.echo) {
@@ -99,6 +110,68 @@ struct ApiCall::State {
   std::string PutEcho(size_t index) {
     const std::unique_ptr<PromptEcho> echo = std::move(choices[index].echo);
     return echo == nullptr ? "" : writer->Put(index, echo->Release());
+  }
+
+  // Of the call that begins: the model's own id. Where another call has it, as some models count from 0 in each turn,
+  // it goes on with letters of ours: a template may read the function's name from its beginning.
+  std::string IdOf(size_t index, const std::string& own) {
+    Choice& c = choices[index];
+    if (own.empty()) return MakeCallId(plan.api->call_prefix, plan.id, index, c.calls);
+    const bool is_new = !plan.call_ids.contains(own) && c.call_ids.insert(own).second;
+    return is_new ? own : MakeCallId(absl::StrCat(own, "_"), plan.id, index, c.calls);
+  }
+
+  // An answer's deltas as AnswerPiece has them.
+  std::vector<OutputDelta> ShapeCalls(size_t index, std::vector<OutputDelta> deltas) {
+    Choice& c = choices[index];
+    std::vector<OutputDelta> shaped;
+    for (OutputDelta& delta : deltas) {
+      if (delta.kind == OutputKind::kCallStart) {
+        delta.call_id = IdOf(index, delta.call_id);
+        ++c.calls;
+        const OfferedTool* tool = plan.tools->Find(delta.text);
+        if (tool != nullptr && tool->kind == OfferedTool::Kind::kCustom) c.input.emplace();
+      } else if (c.input.has_value() && delta.kind == OutputKind::kCallArguments) {
+        delta.text = c.input->Take(delta.text);
+        if (delta.text.empty()) continue;
+      } else if (c.input.has_value() && delta.kind == OutputKind::kCallEnd) {
+        std::string rest = c.input->Finish();
+        c.input.reset();
+        if (!rest.empty() && !shaped.empty() && shaped.back().kind == OutputKind::kCallArguments) {
+          shaped.back().text += rest;
+        } else if (!rest.empty()) {
+          shaped.push_back({OutputKind::kCallArguments, std::move(rest), ""});
+        }
+      }
+      shaped.push_back(std::move(delta));
+    }
+    return shaped;
+  }
+
+  // The client's stop string that ended it, which may be the text of a control token; empty: the model ended.
+  std::string StopOf(const Answer& answer) const {
+    std::string stop = answer.stop_string();
+    const TokenId last = answer.tokens().empty() ? kNoToken : answer.tokens().back().token;
+    if (stop.empty() && absl::c_linear_search(plan.fields.stop_tokens, last)) {
+      stop = plan.model->tokenizer->TokenBytes(last, /*render_control=*/true);
+    }
+    return absl::c_linear_search(plan.fields.stops, stop) ? stop : "";
+  }
+
+  AnswerEnd EndOf(size_t index) const {
+    const Answer& answer = choices[index].answer;
+    AnswerEnd end;
+    if (answer.finish_reason() == "tool_calls") {
+      end.reason = AnswerEnd::Reason::kToolCalls;
+    } else if (answer.finish_reason() == "stop") {
+      end.stop_string = StopOf(answer);
+    } else {
+      end.reason = AnswerEnd::Reason::kLength;
+      const CallPrompt& prompt = plan.prompts[index / static_cast<size_t>(plan.fields.n)];
+      const bool all = static_cast<int64_t>(answer.tokens().size()) >= prompt.max_new_tokens;
+      end.context_full = prompt.fills_context && all;
+    }
+    return end;
   }
 
   void NoteCost(size_t index, const SessionEvent& event) {
@@ -123,6 +196,7 @@ struct ApiCall::State {
     AnswerTotals totals = {.usage = usage, .timed = plan.fields.timings};
     int64_t first_us = INT64_MAX, last_us = 0;
     for (const Choice& choice : choices) {
+      totals.queue_us = std::max(totals.queue_us, choice.cost.queue_us());
       totals.prompt_us = std::max(totals.prompt_us, choice.cost.prefill_us());
       if (choice.first_token_us > 0) first_us = std::min(first_us, choice.first_token_us);
       last_us = std::max(last_us, choice.last_token_us);
@@ -134,9 +208,9 @@ struct ApiCall::State {
   void End(size_t index, Output* output) {
     choices[index].ended = true;
     AddUsage(index, &usage);
-    const std::string reason = choices[index].answer.finish_reason() == "stop" ? "stop" : "length";
+    const AnswerEnd end = EndOf(index);
     output->ended = --open == 0;
-    output->bytes += output->ended ? writer->End(index, reason, Totals()) : writer->EndChoice(index, reason);
+    output->bytes += output->ended ? writer->End(index, end, Totals()) : writer->EndChoice(index, end);
   }
 
   CallPlan plan;
@@ -191,6 +265,7 @@ size_t ApiCall::choices() const { return state_->choices.size(); }
 bool ApiCall::streams() const { return state_->plan.fields.stream; }
 int ApiCall::choices_a_prompt() const { return state_->plan.fields.n; }
 const std::vector<std::string>& ApiCall::ignored() const { return state_->plan.ignored; }
+const std::vector<std::string>& ApiCall::skipped() const { return state_->plan.skipped; }
 std::optional<absl::Duration> ApiCall::timeout() const { return state_->plan.fields.timeout; }
 
 ApiCall::Usage ApiCall::usage() const {
@@ -217,7 +292,7 @@ ApiCall::Output ApiCall::Take(int choice, const SessionEvent& event) {
   if (state_->failed || choice < 0 || index >= state_->choices.size() || state_->choices[index].ended) return output;
   State::Choice& c = state_->choices[index];
   if (c.echo != nullptr) c.echo->Take(event.scores);
-  AnswerPiece piece = {.deltas = c.answer.Take(event)};
+  AnswerPiece piece = {.deltas = state_->ShapeCalls(index, c.answer.Take(event))};
   if (state_->plan.lists_tokens()) piece.tokens = c.answer.TakeListed();
   if (!c.answer.rejection().empty()) return Fail(MakeApiError(KindOf(*event.finished), c.answer.rejection()));
   state_->NoteCost(index, event);
@@ -233,7 +308,8 @@ ApiCall::Output ApiCall::Take(int choice, const SessionEvent& event) {
   if (!piece.empty() || only_tokens || c.answer.finished()) output.bytes += state_->PutEcho(index);
   output.bytes += only_tokens ? state_->writer->PutToken(index) : state_->writer->Put(index, piece);
   if (!c.answer.finished()) return output;
-  if (c.answer.stopped_by_text() && !event.finished.has_value()) output.cancel.push_back(choice);
+  const bool useless = c.answer.stopped_by_text() || c.answer.ended_by_call();
+  if (useless && !event.finished.has_value()) output.cancel.push_back(choice);
   state_->End(index, &output);
   return output;
 }
@@ -248,6 +324,12 @@ ApiCall::Output ApiCall::Fail(const ApiError& error) {
   output.bytes = state_->writer->Fail(error);
   output.ended = true;
   output.error = error;
+  return output;
+}
+
+ApiCall::Output ApiCall::Idle() {
+  Output output;
+  if (streams() && !state_->failed && state_->open > 0) output.bytes = state_->writer->Idle();
   return output;
 }
 

@@ -21,6 +21,9 @@ namespace stagecoach {
 struct ApiDialect;  // of the API that the call speaks, see api_dialect.h
 struct CallPlan;    // what a body asks for, and what it takes to answer it
 
+// Beside pings: some clients give up a stream that says nothing of its own for longer.
+inline constexpr absl::Duration kIdleTime = absl::Seconds(60);
+
 // Made by PrepareCall; used by one thread at a time.
 class ApiCall {
  public:
@@ -53,6 +56,8 @@ class ApiCall {
   // Names of what was in the body and is not known or has no effect here, in the order found: for the header
   // x-stagecoach-ignored (IgnoredHeader) and the log. They are the client's words.
   const std::vector<std::string>& ignored() const;
+  // The same of tools and parts of the conversation that were left out: "tools.web_search".
+  const std::vector<std::string>& skipped() const;
   // Of the request, from its arrival: the answer ends with what is there (finish reason length).
   std::optional<absl::Duration> timeout() const;
 
@@ -63,6 +68,8 @@ class ApiCall {
   Output Take(int choice, const SessionEvent& event);
   // The call cannot go on.
   Output Fail(const ApiError& error);
+  // A stream has said nothing for kIdleTime, perhaps again.
+  Output Idle();
 
  private:
   struct State;

@@ -24,7 +24,7 @@ ApiError MakeApiError(const ApiErrorKind& kind, std::string message, std::option
   return {kind.status, kind.type, kind.code, std::move(message), std::move(param)};
 }
 
-std::string ErrorBody(const ApiError& error) {
+std::string ErrorBody(const ApiError& error, absl::string_view /*request_id*/) {
   return CompactJson({{"error",
                        {{"message", error.message},
                         {"type", error.type},

@@ -60,8 +60,10 @@ struct ApiError {
 
 ApiError MakeApiError(const ApiErrorKind& kind, std::string message, std::optional<std::string> param = std::nullopt);
 
+// The body of an answer that is an error. request_id: of HTTP.
+using ErrorWriter = std::string(const ApiError& error, absl::string_view request_id);
 // {"error":{"message","type","param","code"}}, all four keys: the form of OpenAI's APIs and of our own.
-std::string ErrorBody(const ApiError& error);
+std::string ErrorBody(const ApiError& error, absl::string_view request_id = "");
 
 // An ApiError on its way through functions that return a status, and what such a status says: any other becomes
 // kInternal with its message.

@@ -1,7 +1,6 @@
 #include "coordinator/serve/api/generation_fields.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -17,18 +16,6 @@
 
 namespace stagecoach {
 namespace {
-
-constexpr double kFirstInexact = 9007199254740992;  // 2^53: the next integer is the same double
-
-// Of ParseJson: it gives an integer of a type with a sign to none but what was written with one.
-bool IsNegativeZero(const Json& value) {
-  if (value.is_number_float()) return value.get<double>() == 0 && std::signbit(value.get<double>());
-  return value.is_number_integer() && !value.is_number_unsigned() && value.get<int64_t>() == 0;
-}
-
-absl::Status OutOfRange(absl::string_view field, absl::string_view shown, IntegerRange range) {
-  return WrongField(field, absl::StrCat(shown, " is out of range, ", Expected(range)));
-}
 
 constexpr FieldRanges kApiRanges = {{0, 2}, {-2, 2}, {-100, 100}, {0, 5}};
 constexpr FieldRanges kEngineRanges = {kTemperatureRange, kPenaltyRange, kLogitBiasRange, kLogprobsRange};
@@ -87,26 +74,26 @@ absl::Status ReadSeed(FieldReader* fields, uint64_t drawn, uint64_t* out) {
   return absl::OkStatus();
 }
 
-absl::Status CheckStop(const std::string& stop) {
+absl::Status CheckStop(const char* field, const std::string& stop) {
   const int64_t bytes = static_cast<int64_t>(stop.size());
   if (Contains(kStopBytesRange, bytes)) return absl::OkStatus();
-  return WrongField("stop", absl::StrCat("a string of ", bytes, " bytes, ", Expected(kStopBytesRange)));
+  return WrongField(field, absl::StrCat("a string of ", bytes, " bytes, ", Expected(kStopBytesRange)));
 }
 
-absl::Status ReadStops(FieldReader* fields, std::vector<std::string>* stops) {
+absl::Status ReadStops(FieldReader* fields, const char* field, std::vector<std::string>* stops) {
   constexpr char kExpected[] = "a string or a list of strings";
-  const Json* value = fields->Find("stop");
+  const Json* value = fields->Find(field);
   if (value == nullptr) return absl::OkStatus();
   if (value->is_string()) {
     stops->push_back(value->get<std::string>());
-    return CheckStop(stops->back());
+    return CheckStop(field, stops->back());
   }
-  if (!value->is_array()) return WrongType("stop", kExpected, *value);
-  RETURN_IF_ERROR(CheckSize("stop", value->size(), "strings", kMostStops));
+  if (!value->is_array()) return WrongType(field, kExpected, *value);
+  RETURN_IF_ERROR(CheckSize(field, value->size(), "strings", kMostStops));
   for (const Json& element : *value) {
-    if (!element.is_string()) return WrongType("stop", kExpected, element);
+    if (!element.is_string()) return WrongType(field, kExpected, element);
     stops->push_back(element.get<std::string>());
-    RETURN_IF_ERROR(CheckStop(stops->back()));
+    RETURN_IF_ERROR(CheckStop(field, stops->back()));
   }
   return absl::OkStatus();
 }
@@ -148,25 +135,32 @@ absl::Status ReadLogitBias(FieldReader* fields, const ServedModel& model, Number
   return absl::OkStatus();
 }
 
-absl::Status ReadSampling(FieldReader* fields, const ServedModel& model, const CallContext& context,
-                          GenerationFields* out) {
+bool HasSetting(const FieldGroups& groups, absl::string_view setting) {
+  if (setting == "temperature" || setting == "top_p" || setting == "top_k") return true;
+  return setting == "min_p" ? groups.min_p : groups.penalties;
+}
+
+absl::Status ReadSampling(FieldReader* fields, const FieldGroups& groups, const ServedModel& model,
+                          const CallContext& context, GenerationFields* out) {
   const FieldRanges& ranges = RangesOf(context.rules);
   SamplingParams* s = &out->sampling;
   *s = model.sampling;
   absl::Status status;
   VisitSampling([&](const SamplingSetting& setting, auto member, auto range) {
-    if (status.ok()) status = ReadSetting(fields, setting, ApiRange(setting, range, ranges), &(s->*member));
+    if (!status.ok() || !HasSetting(groups, setting.name)) return;
+    status = ReadSetting(fields, setting, ApiRange(setting, range, ranges), &(s->*member));
   });
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(ReadSeed(fields, context.seed, &s->seed));
-  RETURN_IF_ERROR(fields->Bool("ignore_eos", &out->ignore_eos));
+  if (groups.ends) RETURN_IF_ERROR(fields->Bool("ignore_eos", &out->ignore_eos));
+  if (!groups.penalties) return absl::OkStatus();
   const size_t ends = out->ignore_eos ? model.tokenizer->end_of_generation().size() : 0;
   return ReadLogitBias(fields, model, ranges.logit_bias, ends, s);
 }
 
 // Control tokens are no text of an answer, in any API, unless somebody asks for them. A stop string that is one ends
 // the answer all the same: clients send the ends of messages in all spellings.
-absl::Status ReadControl(FieldReader* fields, const ServedModel& model, GenerationFields* out) {
+absl::Status ReadControl(FieldReader* fields, const char* stop_field, const ServedModel& model, GenerationFields* out) {
   bool skip = true;
   RETURN_IF_ERROR(fields->Bool("skip_special_tokens", &skip));
   out->render_control = !skip;
@@ -179,8 +173,8 @@ absl::Status ReadControl(FieldReader* fields, const ServedModel& model, Generati
     if (!ends_anyway) out->stop_tokens.push_back(tokens[0]);
   }
   if (out->stop_tokens.size() > kMostStops) {
-    return WrongField("stop", absl::StrCat("has with 'stop_token_ids' ", out->stop_tokens.size(),
-                                           " tokens that end an answer, expected at most ", kMostStops));
+    return WrongField(stop_field, absl::StrCat("has with 'stop_token_ids' ", out->stop_tokens.size(),
+                                               " tokens that end an answer, expected at most ", kMostStops));
   }
   return absl::OkStatus();
 }
@@ -213,11 +207,14 @@ absl::Status ReadChoices(FieldReader* fields, const CallContext& context, int* n
   return Unsupported("best_of", absl::StrCat(best, " is not supported, expected as many as n: ", *n));
 }
 
-absl::Status ReadStreaming(FieldReader* fields, const CallRules& rules, GenerationFields* out) {
+absl::Status ReadStreaming(FieldReader* fields, const FieldGroups& groups, const CallRules& rules,
+                           GenerationFields* out) {
   RETURN_IF_ERROR(fields->Bool("stream", &out->stream));
-  RETURN_IF_ERROR(fields->Bool("return_progress", &out->progress));
-  RETURN_IF_ERROR(fields->Bool("timings", &out->timings));
-  const Json* options = fields->Find("stream_options");
+  if (groups.reports) {
+    RETURN_IF_ERROR(fields->Bool("return_progress", &out->progress));
+    RETURN_IF_ERROR(fields->Bool("timings", &out->timings));
+  }
+  const Json* options = groups.stream_options ? fields->Find("stream_options") : nullptr;
   if (!rules.streams) {
     return out->stream ? WrongField("stream", "is not supported in a batch, expected false") : absl::OkStatus();
   }
@@ -245,44 +242,22 @@ absl::Status ReadScheduling(FieldReader* fields, const CallContext& context, Gen
   return CheckSize("cache_salt", out->cache_salt.size(), "bytes", kMostSaltBytes);
 }
 
-// Asks for an answer of a certain form, which nothing here can enforce.
-absl::Status RefuseForms(FieldReader* fields) {
-  constexpr char kNoGrammar[] = "is not supported: answers cannot be bound to a form";
+// Asks for an answer of a certain form.
+absl::Status ReadForms(FieldReader* fields) {
   const Json* format = fields->Find("response_format");
   for (const char* field : {"structured_outputs", "grammar"}) {
     if (fields->Find(field) == nullptr) continue;
     return format != nullptr ? WrongField(field, "expected one of this and 'response_format'")
-                             : Unsupported(field, kNoGrammar);
+                             : NeedsForm(field, "a form of the answer");
   }
-  if (format == nullptr) return absl::OkStatus();
-  if (!format->is_object()) return WrongType("response_format", "an object", *format);
-  const auto type = format->find("type");
-  if (type != format->end() && *type == "text") return absl::OkStatus();
-  if (type != format->end() && (*type == "json_object" || *type == "json_schema")) {
-    return Unsupported("response_format", absl::StrCat(ShownValue(*type), " ", kNoGrammar));
-  }
-  return WrongField("response_format", "expected a type of text, json_object or json_schema");
+  return format == nullptr ? absl::OkStatus() : CheckFormat("response_format", *format);
 }
 
-struct Refused {
-  const char* field;
-  const char* neutral;  // JSON of a value that asks for nothing
-  const char* why;
-};
-constexpr Refused kRefused[] = {
-    {"suffix", "\"\"", "is not supported"},
-    {"use_beam_search", "false", "is not supported"},
-    {"prompt_logprobs", "null", "is not supported; completions with echo and logprobs score a prompt"},
-    {"chat_template", "null", "templates in requests are refused"},
-    {"functions", "[]", "is not supported; use tools"},
-    {"function_call", "\"none\"", "is not supported; use tools"},
-    {"web_search_options", "null", "is not supported"},
-    {"modalities", "[\"text\"]", "this model writes text only"},
-    {"audio", "null", "this model writes text only"},
-};
+// Of every API.
+constexpr RefusedField kRefusedFields[] = {{"chat_template", "null", "templates in requests are refused"}};
 
-absl::Status RefuseKnown(FieldReader* fields) {
-  for (const Refused& refused : kRefused) {
+absl::Status RefuseKnown(FieldReader* fields, absl::Span<const RefusedField> refused_fields) {
+  for (const RefusedField& refused : refused_fields) {
     const Json* value = fields->Find(refused.field);
     if (value == nullptr || CompactJson(*value) == refused.neutral) continue;
     return Unsupported(refused.field, refused.why);
@@ -292,124 +267,6 @@ absl::Status RefuseKnown(FieldReader* fields) {
 
 }  // namespace
 
-absl::StatusOr<Json> ParseBody(absl::string_view body) {
-  absl::StatusOr<Json> json = ParseJson(body);
-  if (!json.ok()) return ApiStatus(ApiErrorCode::kInvalidJson, json.status().message());
-  if (json->is_object()) return json;
-  return ApiStatus(ApiErrorCode::kInvalidJson, absl::StrCat("expected an object, found ", json->type_name()));
-}
-
-absl::Status WrongField(absl::string_view field, absl::string_view what) {
-  return ApiStatus(ApiErrorCode::kInvalidValue, absl::StrCat("'", field, "': ", what), field);
-}
-
-absl::Status WrongType(absl::string_view field, absl::string_view expected, const Json& found) {
-  return WrongField(field, absl::StrCat("expected ", expected, ", found ", found.type_name()));
-}
-
-absl::Status MissingField(absl::string_view field) {
-  return ApiStatus(ApiErrorCode::kMissingParameter, absl::StrCat("'", field, "': is missing"), field);
-}
-
-absl::Status CheckSize(absl::string_view field, size_t size, absl::string_view unit, size_t most) {
-  if (size <= most) return absl::OkStatus();
-  return WrongField(field, absl::StrCat("has ", size, " ", unit, ", expected at most ", most));
-}
-
-std::string ShownValue(const Json& value) {
-  return value.is_structured() ? value.type_name() : CutText(CompactJson(value));
-}
-
-absl::Status ReadBool(absl::string_view field, const Json& value, bool* out) {
-  if (!value.is_boolean()) return WrongType(field, "true or false", value);
-  *out = value.get<bool>();
-  return absl::OkStatus();
-}
-
-absl::Status ReadString(absl::string_view field, const Json& value, std::string* out) {
-  if (!value.is_string()) return WrongType(field, "a string", value);
-  *out = value.get_ref<const std::string&>();
-  return absl::OkStatus();
-}
-
-std::optional<int64_t> IntegerOfFloat(const Json& value) {
-  if (!value.is_number_float()) return std::nullopt;
-  const double number = value.get<double>();
-  if (!(std::fabs(number) < kFirstInexact) || std::trunc(number) != number) return std::nullopt;
-  return static_cast<int64_t>(number);
-}
-
-absl::Status ReadNumber(absl::string_view field, const Json& value, IntegerRange range, int64_t* out) {
-  if (!value.is_number()) return WrongType(field, "an integer", value);
-  if (IsNegativeZero(value) && range.min >= 0) return OutOfRange(field, "-0", range);
-  int64_t number = 0;
-  if (value.is_number_float()) {
-    const std::optional<int64_t> exact = IntegerOfFloat(value);
-    const bool too_large = std::fabs(value.get<double>()) >= kFirstInexact;
-    if (!exact.has_value() && too_large) return OutOfRange(field, ShownValue(value), range);
-    if (!exact.has_value()) return WrongField(field, absl::StrCat("expected an integer, found ", ShownValue(value)));
-    number = *exact;
-  } else if (value.is_number_unsigned() &&
-             value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    return OutOfRange(field, ShownValue(value), range);
-  } else {
-    number = value.get<int64_t>();
-  }
-  if (absl::Status status = CheckInteger(number, range); !status.ok()) return WrongField(field, status.message());
-  *out = number;
-  return absl::OkStatus();
-}
-
-absl::Status ReadNumber(absl::string_view field, const Json& value, IntegerRange range, int32_t* out) {
-  int64_t wide = 0;
-  RETURN_IF_ERROR(ReadNumber(field, value, range, &wide));
-  *out = static_cast<int32_t>(wide);
-  return absl::OkStatus();
-}
-
-absl::Status ReadNumber(absl::string_view field, const Json& value, NumberRange range, float* out) {
-  if (!value.is_number()) return WrongType(field, "a number", value);
-  const double number = value.get<double>();
-  if (absl::Status status = CheckNumber(number, range); !status.ok()) return WrongField(field, status.message());
-  // What is in the range may leave it when it is rounded: 1e-60 is above 0, but 0 as a float.
-  const float rounded = static_cast<float>(number);
-  if (absl::Status status = CheckNumber(rounded, range); !status.ok()) return WrongField(field, status.message());
-  *out = rounded + 0.0f;  // -0 is 0
-  return absl::OkStatus();
-}
-
-absl::Status ReadTokens(absl::string_view field, const Json& list, int64_t vocab, std::vector<TokenId>* out) {
-  for (const Json& element : list) {
-    RETURN_IF_ERROR(ReadNumber(field, element, IntegerRange{0, vocab - 1}, &out->emplace_back()));
-  }
-  return absl::OkStatus();
-}
-
-const Json* FieldReader::Find(absl::string_view field) {
-  const std::string name(field);
-  known_.insert(name);
-  const auto found = object_->find(name);
-  return found == object_->end() || found->is_null() ? nullptr : &*found;
-}
-
-absl::Status FieldReader::Bool(absl::string_view field, bool* out) {
-  const Json* value = Find(field);
-  return value == nullptr ? absl::OkStatus() : ReadBool(field, *value, out);
-}
-
-absl::Status FieldReader::String(absl::string_view field, std::string* out) {
-  const Json* value = Find(field);
-  return value == nullptr ? absl::OkStatus() : ReadString(field, *value, out);
-}
-
-std::vector<std::string> FieldReader::Unknown() const {
-  std::vector<std::string> unknown;
-  for (const auto& [name, value] : object_->items()) {
-    if (!value.is_null() && !known_.contains(name)) unknown.push_back(name);
-  }
-  return unknown;
-}
-
 NumberRange ApiRange(const SamplingSetting& setting, NumberRange range, const FieldRanges& ranges) {
   const absl::string_view name = setting.name;
   if (name == "temperature") return ranges.temperature;
@@ -418,21 +275,48 @@ NumberRange ApiRange(const SamplingSetting& setting, NumberRange range, const Fi
 
 const FieldRanges& RangesOf(const CallRules& rules) { return rules.engine_ranges ? kEngineRanges : kApiRanges; }
 
-absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
-                                  GenerationFields* out) {
+absl::Status ReadGenerationFields(FieldReader* fields, const FieldGroups& groups, const ServedModel& model,
+                                  const CallContext& context, GenerationFields* out) {
   out->ignore_eos = model.ignore_eos;
   RETURN_IF_ERROR(ReadModel(fields, model, context.rules, &out->model));
-  RETURN_IF_ERROR(ReadSampling(fields, model, context, out));
-  RETURN_IF_ERROR(ReadChoices(fields, context, &out->n));
-  RETURN_IF_ERROR(ReadStops(fields, &out->stops));
-  RETURN_IF_ERROR(ReadStopTokens(fields, model, &out->stop_tokens));
-  RETURN_IF_ERROR(ReadControl(fields, model, out));
-  RETURN_IF_ERROR(fields->Bool("include_stop_str_in_output", &out->include_stop));
-  RETURN_IF_ERROR(ReadMinTokens(fields, model, out));
-  RETURN_IF_ERROR(ReadStreaming(fields, context.rules, out));
+  RETURN_IF_ERROR(ReadSampling(fields, groups, model, context, out));
+  if (groups.choices) RETURN_IF_ERROR(ReadChoices(fields, context, &out->n));
+  RETURN_IF_ERROR(ReadStops(fields, groups.stop, &out->stops));
+  if (groups.ends) RETURN_IF_ERROR(ReadStopTokens(fields, model, &out->stop_tokens));
+  RETURN_IF_ERROR(ReadControl(fields, groups.stop, model, out));
+  if (groups.ends) {
+    RETURN_IF_ERROR(fields->Bool("include_stop_str_in_output", &out->include_stop));
+    RETURN_IF_ERROR(ReadMinTokens(fields, model, out));
+  }
+  RETURN_IF_ERROR(ReadStreaming(fields, groups, context.rules, out));
   RETURN_IF_ERROR(ReadScheduling(fields, context, out));
-  RETURN_IF_ERROR(RefuseForms(fields));
-  return RefuseKnown(fields);
+  if (groups.response_format) RETURN_IF_ERROR(ReadForms(fields));
+  RETURN_IF_ERROR(RefuseKnown(fields, kRefusedFields));
+  return RefuseKnown(fields, groups.refused);
+}
+
+absl::Status ReadMaxTokens(FieldReader* fields, absl::Span<const char* const> names, std::optional<int64_t>* out) {
+  for (const char* field : names) {
+    const Json* value = fields->Find(field);
+    if (value == nullptr) continue;
+    int64_t tokens = 0;
+    RETURN_IF_ERROR(ReadNumber(field, *value, kMaxNewTokensRange, &tokens));
+    *out = tokens;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NeedsForm(const std::string& place, absl::string_view what) {
+  return ApiStatus(ApiErrorCode::kUnsupportedParameter,
+                   absl::StrCat(place, ": ", what, " is not supported: answers cannot be bound to a form"), place);
+}
+
+absl::Status CheckFormat(const std::string& place, const Json& format) {
+  if (!format.is_object()) return MisplacedType(place, "an object", format);
+  const std::string type = TextOf(format, "type");
+  if (type == "text") return absl::OkStatus();
+  if (type == "json_object" || type == "json_schema") return NeedsForm(place, ShownValue(type));
+  return Misplaced(place, "expected a type of text, json_object or json_schema");
 }
 
 absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_t> asked) {
@@ -442,9 +326,10 @@ absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_
 }
 
 void SkipHarmlessFields(FieldReader* fields) {
-  for (const char* field : {"user", "metadata", "client_metadata", "store", "service_tier", "prompt_cache_key",
-                            "prompt_cache_retention", "prompt_cache_options", "safety_identifier", "moderation",
-                            "include_obfuscation", "cache_control", "inference_geo", "speed", "betas"}) {
+  for (const char* field :
+       {"user", "metadata", "client_metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention",
+        "prompt_cache_options", "safety_identifier", "moderation", "include_obfuscation", "cache_control",
+        "context_management", "container", "mcp_servers", "inference_geo", "speed", "betas"}) {
     fields->Find(field);
   }
 }

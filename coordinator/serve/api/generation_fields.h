@@ -1,12 +1,10 @@
 #ifndef STAGECOACH_COORDINATOR_SERVE_API_GENERATION_FIELDS_H_
 #define STAGECOACH_COORDINATOR_SERVE_API_GENERATION_FIELDS_H_
 
-// Reads fields of a client's object, and those that say how answers to conversations and prompts are generated and
-// sent. Errors are those of ApiStatus and name the field.
+// The fields of a body that say how an answer is generated and sent. Errors are those of ApiStatus and name the field.
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -14,69 +12,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/base/value_range.h"
 #include "common/json/json.h"
 #include "common/step/sampling.h"
-#include "coordinator/serve/api/api_error.h"
+#include "coordinator/serve/api/body_fields.h"
 #include "coordinator/serve/api/served_model.h"
 
 namespace stagecoach {
-
-// The object that a body is. kInvalidJson.
-absl::StatusOr<Json> ParseBody(absl::string_view body);
-
-// kInvalidValue: "'field': what".
-absl::Status WrongField(absl::string_view field, absl::string_view what);
-// "expected a string, found number"
-absl::Status WrongType(absl::string_view field, absl::string_view expected, const Json& found);
-// kMissingParameter.
-absl::Status MissingField(absl::string_view field);
-// "has 7 prompts, expected at most 6"
-absl::Status CheckSize(absl::string_view field, size_t size, absl::string_view unit, size_t most);
-// For a message: nothing nested, which may be long.
-std::string ShownValue(const Json& value);
-
-// The integer of a JSON number like 4.0 or 1e3. Absent for other values, and from 2^53 on, where doubles are inexact.
-std::optional<int64_t> IntegerOfFloat(const Json& value);
-
-// Each checks a value that is not null. Integers may be written as 4, 4.0 or 4e0; -0 is 0 if the range has negative
-// numbers, else an error. A number in a string is an error.
-absl::Status ReadBool(absl::string_view field, const Json& value, bool* out);
-absl::Status ReadString(absl::string_view field, const Json& value, std::string* out);
-absl::Status ReadNumber(absl::string_view field, const Json& value, IntegerRange range, int64_t* out);
-absl::Status ReadNumber(absl::string_view field, const Json& value, IntegerRange range, int32_t* out);
-absl::Status ReadNumber(absl::string_view field, const Json& value, NumberRange range, float* out);
-// A list of token ids, which are appended.
-absl::Status ReadTokens(absl::string_view field, const Json& list, int64_t vocab, std::vector<TokenId>* out);
-
-// Looks fields up by name, null being absent, and knows which were never looked up.
-class FieldReader {
- public:
-  explicit FieldReader(const Json* object) : object_(object) {}  // an object, which outlives this
-
-  // Null when it is absent. It counts as known from now on.
-  const Json* Find(absl::string_view field);
-
-  // An absent field leaves `out` as it is.
-  absl::Status Bool(absl::string_view field, bool* out);
-  absl::Status String(absl::string_view field, std::string* out);
-  template <typename Range, typename Out>
-  absl::Status Number(absl::string_view field, Range range, Out* out);
-
-  // The fields that were never looked up, in their order; null is absent here too.
-  std::vector<std::string> Unknown() const;
-
- private:
-  const Json* object_;
-  std::set<std::string, std::less<>> known_;
-};
-
-template <typename Range, typename Out>
-absl::Status FieldReader::Number(absl::string_view field, Range range, Out* out) {
-  const Json* value = Find(field);
-  return value == nullptr ? absl::OkStatus() : ReadNumber(field, *value, range, out);
-}
 
 inline constexpr size_t kMostStops = 64;  // of strings, and of tokens
 inline constexpr IntegerRange kStopBytesRange = {1, 256};
@@ -113,10 +57,51 @@ struct GenerationFields {
   std::vector<std::string> ignored;  // names of what stands inside of these and has no effect
 };
 
-// Reads all but the fields in which the APIs differ: the most tokens of an answer, and log-probabilities. Refuses known
-// but unsupported fields unless their value asks for nothing.
-absl::Status ReadGenerationFields(FieldReader* fields, const ServedModel& model, const CallContext& context,
-                                  GenerationFields* out);
+// A field that is known and cannot be honoured.
+struct RefusedField {
+  const char* field;
+  const char* neutral;  // JSON of a value that asks for nothing
+  const char* why;
+};
+// Of completions and chat completions.
+inline constexpr RefusedField kRefusedChoiceFields[] = {
+    {"suffix", "\"\"", "is a field of /v1/completions, and of no conversation"},  // the first: completions have it
+    {"use_beam_search", "false", "is not supported"},
+    {"prompt_logprobs", "null", "is not supported; completions with echo and logprobs score a prompt"},
+    {"functions", "[]",
+     "is the old form of tools; send {\"type\": \"function\", \"function\": ...} for each in 'tools'"},
+    {"function_call", "\"none\"", "is the old form of a choice of tools; send 'tool_choice', and functions in 'tools'"},
+    {"web_search_options", "null", "is not supported"},
+    {"modalities", "[\"text\"]", "this model writes text only"},
+    {"audio", "null", "this model writes text only"},
+};
+
+// Which fields an API has, and under which names; one that it lacks is unknown to it. Every API has model, temperature,
+// top_p, top_k, seed, stream, skip_special_tokens, priority, timeout_s and cache_salt.
+struct FieldGroups {
+  const char* stop = "stop";  // the strings that end an answer
+  bool min_p = true;
+  bool penalties = true;  // frequency, presence and repetition penalties, repeat_last_n, logit_bias
+  bool ends = true;       // stop_token_ids, min_tokens, ignore_eos, include_stop_str_in_output
+  bool choices = true;    // n, best_of
+  bool stream_options = true;
+  bool reports = true;                          // return_progress, timings
+  bool response_format = true;                  // and structured_outputs, grammar
+  absl::Span<const RefusedField> refused = {};  // beside those that every API refuses
+};
+
+// Reads the fields of these groups. Refuses known but unsupported fields unless their value asks for nothing. Not the
+// most tokens of an answer and log-probabilities, in which the APIs differ.
+absl::Status ReadGenerationFields(FieldReader* fields, const FieldGroups& groups, const ServedModel& model,
+                                  const CallContext& context, GenerationFields* out);
+
+// The most tokens of an answer, by the last of `names` that is there; absent: `out` stays.
+absl::Status ReadMaxTokens(FieldReader* fields, absl::Span<const char* const> names, std::optional<int64_t>* out);
+
+// kUnsupportedParameter: what would bind the answer to a form.
+absl::Status NeedsForm(const std::string& place, absl::string_view what);
+// The form that an answer is to have: {"type": "text", "json_object" or "json_schema"}, of which only the first can be.
+absl::Status CheckFormat(const std::string& place, const Json& format);
 
 // Whether min_tokens agrees with the most tokens that the answer may have: `asked`, or absent where nobody said.
 absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_t> asked);

@@ -9,7 +9,8 @@
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
-#include "coordinator/serve/api/conversation.h"
+#include "coordinator/serve/api/conversation/chat_messages.h"
+#include "coordinator/serve/api/conversation/conversation.h"
 #include "coordinator/serve/api/generation_fields.h"
 #include "coordinator/serve/api/token_text.h"
 #include "coordinator/text/chat/chat_format.h"
@@ -39,12 +40,7 @@ Json AnthropicModel(const ServedModel& model, const std::string& name) {
   return {{"id", name}, {"type", "model"}, {"display_name", name}, {"created_at", created}};
 }
 
-BodyAnswer Failed(const absl::Status& status) {
-  BodyAnswer answer;
-  answer.error = ApiErrorOf(status);
-  answer.body = ErrorBody(*answer.error);
-  return answer;
-}
+BodyAnswer Failed(const absl::Status& status) { return {.body = "", .error = ApiErrorOf(status)}; }
 
 absl::Status CheckReplyBytes(size_t bytes) {
   if (bytes <= kMostTextReplyBytes) return absl::OkStatus();
@@ -66,7 +62,8 @@ BodyAnswer Answered(absl::string_view body, absl::FunctionRef<absl::StatusOr<Jso
 // The conversation of a body, with no more tokens than are given out.
 absl::StatusOr<RenderedConversation> ConversationOf(FieldReader* fields, const ServedModel& model, absl::Time now) {
   const PromptRoom room(/*asked=*/0, kMostTextTokens);
-  absl::StatusOr<RenderedConversation> conversation = ReadConversation(fields, model, now, room);
+  ASSIGN_OR_RETURN(const ChatRequest request, ReadChatRequest(fields));
+  absl::StatusOr<RenderedConversation> conversation = RenderConversation(request, model, now, room);
   const bool has_room = conversation.ok() ? room.ForAnswer(static_cast<int64_t>(conversation->tokens.size())).ok()
                                           : ApiErrorOf(conversation.status()).code !=
                                                 MakeApiError(ApiErrorCode::kContextLengthExceeded, "").code;

@@ -13,10 +13,10 @@
 
 namespace stagecoach {
 
-// A body to be answered with 200, or with the error's status.
+// A body to be answered with 200, or an error, to be written as its route does.
 struct BodyAnswer {
   std::string body;
-  std::optional<ApiError> error;  // `body` is its body
+  std::optional<ApiError> error;
 };
 
 // GET /v1/models; `anthropic`: the form for clients that send anthropic-version. context_tokens: 0 while unknown.
@@ -29,7 +29,8 @@ BodyAnswer ModelBody(const ServedModel& model, int64_t context_tokens, absl::str
 std::string TokenizerInfoBody(const ServedModel& model);
 
 // What POST /tokenize, /detokenize and /apply-template take and give. Beyond the first the caller does not read the
-// body, and answers 413; the others are refused here, with 400, and with 413 where the reply would be too long.
+// body, and answers 413, as for routes that count a call's tokens; the others are refused here, with 400, and with 413
+// where the reply would be too long.
 inline constexpr int64_t kMostTextBodyBytes = int64_t{4} << 20;
 inline constexpr size_t kMostTextTokens = size_t{1} << 18;
 inline constexpr size_t kMostTextReplyBytes = size_t{8} << 20;

@@ -43,11 +43,16 @@ struct ServedModel {
   // What holds for requests that do not say otherwise. The seed is drawn for each call: CallContext.
   SamplingParams sampling;
   bool ignore_eos = false;
-  bool parse_special = true;                          // control tokens written in a prompt's text become tokens
-  int64_t completion_tokens = 16;                     // most of an answer to a prompt
-  std::optional<int64_t> chat_tokens;                 // ... to a conversation; absent: the room left
-  OutputFormat output_format = OutputFormat::kPlain;  // how the model marks its reasoning
+  bool parse_special = true;           // control tokens written in a prompt's text become tokens
+  int64_t completion_tokens = 16;      // most of an answer to a prompt
+  std::optional<int64_t> chat_tokens;  // ... to a conversation; absent: the room left
+  // How the model marks its reasoning and calls, in conversations without tools and with them.
+  OutputFormat output_format = OutputFormat::kPlain;
+  OutputFormat tool_format = OutputFormat::kPlain;
+  bool parse_calls = true;  // false: their text is content
   ReasoningOptions reasoning;
+  // System texts of Messages keep what a client's billing begins them with, see ReadMessagesRequest.
+  bool keep_client_stamp = false;
 };
 
 // What a caller takes. The defaults are a server's.
@@ -63,6 +68,7 @@ struct CallRules {
 // Of one call.
 struct CallContext {
   std::string id;              // unique; answers are called "chatcmpl-<id>", "cmpl-<id>"
+  std::string request_id;      // of HTTP, for errors that repeat it
   absl::Time now;              // of acceptance: `created`, and the date that a template may write
   int64_t context_tokens = 0;  // most tokens of a prompt and its answer; 0: not known, the engine judges
   int max_choices = 16;        // largest n

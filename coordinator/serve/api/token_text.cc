@@ -52,6 +52,20 @@ std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, absl::Span<const 
   return offsets;
 }
 
+// What clients that want a number are given for a probability of 0.
+constexpr double kLeastLogprob = -9999.0;
+
+Json LogprobJson(float logprob) {
+  Json json = FloatJson(logprob);
+  return json.is_null() ? Json(kLeastLogprob) : json;
+}
+
+// The bytes are exact where the text cannot be.
+Json OneTokenJson(const Tokenizer& tokenizer, TokenId token, float logprob) {
+  const std::string text = tokenizer.TokenBytes(token, /*render_control=*/true);
+  return {{"token", text}, {"logprob", LogprobJson(logprob)}, {"bytes", BytesJson(text)}};
+}
+
 }  // namespace
 
 std::string TokenText(const Tokenizer& tokenizer, TokenId token) {
@@ -71,6 +85,14 @@ Json BytesJson(absl::string_view bytes) {
   Json list = Json::array();
   for (const char byte : bytes) list.push_back(static_cast<uint8_t>(byte));
   return list;
+}
+
+Json TokenJson(const Tokenizer& tokenizer, const ListedToken& token) {
+  Json json = OneTokenJson(tokenizer, token.token, token.logprob.value_or(0));
+  Json top = Json::array();
+  for (const TokenLogprob& entry : token.top) top.push_back(OneTokenJson(tokenizer, entry.token, entry.logprob));
+  json["top_logprobs"] = std::move(top);
+  return json;
 }
 
 PromptEcho::PromptEcho(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt, const std::string& text,

@@ -25,6 +25,9 @@ std::string TokenBytesText(const Tokenizer& tokenizer, TokenId token);
 // Bytes as a list of numbers.
 Json BytesJson(absl::string_view bytes);
 
+// A token as conversations show it: {token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}.
+Json TokenJson(const Tokenizer& tokenizer, const ListedToken& token);
+
 // A prompt that is echoed, with the log-probabilities of its tokens if `scored`. Not thread-safe.
 class PromptEcho {
  public:

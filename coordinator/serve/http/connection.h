@@ -179,6 +179,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool http_1_1_ = true, keep_alive_ = true;  // of the request that is answered or read
   HttpExchange* exchange_ = nullptr;          // that is open
   bool streaming_ = false;
+  std::string ping_;  // of the stream
   SocketOutput output_;
   int64_t kept_bytes_ = 0;       // by the handler, of the exchange that is open
   int64_t accounted_bytes_ = 0;  // of this connection in the state's sum

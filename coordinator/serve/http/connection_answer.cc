@@ -15,7 +15,6 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-constexpr char kKeepAlive[] = ":\n\n";       // sent after each sse_ping_interval without a byte
 constexpr size_t kMostKeptBytes = 16 << 10;  // of the memory of an empty buffer: most clients idle most of the time
 
 void AddField(absl::string_view name, absl::string_view value, std::string* text) {
@@ -187,6 +186,7 @@ void Connection::BeginStream(const HttpRequest& request, const HttpStreamHead& h
   headers.insert(headers.end(), head.headers.begin(), head.headers.end());
   output_.Append(Head(request, 200, "text/event-stream", headers, -1, http_1_1_));
   streaming_ = true;
+  ping_ = head.ping;
   ++state_->streams;
   output_.BeginStream(http_1_1_ && !request.head);
   if (!request.head) output_.AppendToStream(head.first_bytes);
@@ -330,7 +330,7 @@ void Connection::TickRequest(int64_t now_us) {
 
 void Connection::TickAnswer(int64_t now_us) {
   if (!streaming_ || output_.pending() > 0) return;
-  if (now_us - output_.appended_us() >= Us(state_->options.sse_ping_interval)) AppendToStream(kKeepAlive);
+  if (now_us - output_.appended_us() >= Us(state_->options.sse_ping_interval)) AppendToStream(ping_);
 }
 
 // For a socket that is not waited for, since what came early has to wait: whether the client closed it meanwhile.

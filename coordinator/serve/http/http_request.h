@@ -46,8 +46,9 @@ struct HttpResponse {
 
 // How a stream of server-sent events begins.
 struct HttpStreamHead {
-  HttpHeaders headers;      // beside Cache-Control and X-Accel-Buffering
-  std::string first_bytes;  // leave together with the head
+  HttpHeaders headers;         // beside Cache-Control and X-Accel-Buffering
+  std::string first_bytes;     // leave together with the head
+  std::string ping = ":\n\n";  // sent after each sse_ping_interval without a byte; by default a comment
 };
 
 // Refusals that the server makes itself, before a handler sees the request.

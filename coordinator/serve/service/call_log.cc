@@ -92,11 +92,18 @@ void OpenCalls::LogAnswer(const HttpRequest& request, int status) const {
                               {"total_ms", Milliseconds(request.arrived_us, MonotonicUs())}});
 }
 
-void OpenCalls::LogIgnoredNames(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    metrics_->CountIgnored("parameter");
-    if (ignored_names_.size() >= kMostNames || !ignored_names_.insert(name.substr(0, kMostNameBytes)).second) continue;
+void OpenCalls::LogIgnored(const ApiCall& call) {
+  const auto log_once = [this](const std::string& name) {
+    if (ignored_names_.size() >= kMostNames || !ignored_names_.insert(name.substr(0, kMostNameBytes)).second) return;
     LogInfo(absl::StrCat("requests have ", ShownText(name), ", which means nothing here; said once"));
+  };
+  for (const std::string& name : call.ignored()) {
+    metrics_->CountIgnored("parameter");
+    log_once(name);
+  }
+  for (const std::string& name : call.skipped()) {
+    metrics_->CountIgnored(name.substr(0, name.find('.')));  // the client's word is no label
+    log_once(name);
   }
 }
 

@@ -1,14 +1,9 @@
 #include "coordinator/serve/service/open_calls.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <cstddef>
-#include <deque>
 #include <exception>
 #include <limits>
-#include <mutex>
 #include <random>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,95 +13,10 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "coordinator/serve/service/opened_model.h"
+#include "coordinator/serve/service/preparation_pool.h"
+#include "coordinator/serve/service/service_routes.h"
 
 namespace stagecoach {
-
-// A few threads for what takes too long for the I/O thread: reading bodies, templates, tokens.
-class PreparationPool {
- public:
-  // So many wait or run: no further bodies should be read. Half of it: again.
-  static constexpr size_t kHighBodies = 64, kHighBytes = size_t{64} << 20;
-
-  explicit PreparationPool(int threads);
-  ~PreparationPool();  // as Stop
-  PreparationPool(const PreparationPool&) = delete;
-
-  // Runs `work`, which stands for a body of so many bytes. Those that were added first begin first.
-  void Add(size_t bytes, std::function<void()> work);
-  // What has not begun is dropped; what runs is waited for.
-  void Stop();
-
-  // Whether its callers should stop bringing bodies, by the two marks. Any thread, but one alone.
-  bool Full();
-
- private:
-  struct Work {
-    size_t bytes;
-    std::function<void()> run;
-  };
-  void Run();
-
-  std::mutex mu_;
-  std::condition_variable changed_;
-  // Guarded by mu_.
-  std::deque<Work> waiting_;
-  size_t bodies_ = 0, bytes_ = 0;  // waiting and running
-  bool full_ = false, stop_ = false;
-
-  std::vector<std::thread> threads_;
-};
-
-PreparationPool::PreparationPool(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
-}
-
-PreparationPool::~PreparationPool() { Stop(); }
-
-void PreparationPool::Add(size_t bytes, std::function<void()> work) {
-  {
-    const std::lock_guard<std::mutex> lock(mu_);
-    if (stop_) return;
-    waiting_.push_back({bytes, std::move(work)});
-    ++bodies_;
-    bytes_ += bytes;
-  }
-  changed_.notify_one();
-}
-
-void PreparationPool::Stop() {
-  {
-    const std::lock_guard<std::mutex> lock(mu_);
-    stop_ = true;
-    waiting_.clear();
-  }
-  changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
-}
-
-bool PreparationPool::Full() {
-  const std::lock_guard<std::mutex> lock(mu_);
-  const bool high = bodies_ >= kHighBodies || bytes_ >= kHighBytes;
-  const bool low = bodies_ < kHighBodies / 2 && bytes_ < kHighBytes / 2;
-  full_ = high || (full_ && !low);
-  return full_;
-}
-
-void PreparationPool::Run() {
-  std::unique_lock<std::mutex> lock(mu_);
-  while (true) {
-    changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
-    if (stop_) return;
-    Work work = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    work.run();
-    work.run = nullptr;
-    lock.lock();
-    --bodies_;
-    bytes_ -= work.bytes;
-  }
-}
 
 namespace {
 
@@ -161,10 +71,11 @@ PreparedCall PrepareSafely(const ApiDialect& api, const std::string& body, const
 
 }  // namespace
 
-HttpResponse ErrorResponse(const ApiError& error) {
+HttpResponse ErrorResponse(const ApiError& error, const HttpRequest& request) {
+  const FoundRoute found = FindRoute(request.path);
   HttpResponse response;
   response.status = error.status;
-  response.body = ErrorBody(error);
+  response.body = found.facts == nullptr ? ErrorBody(error) : found.facts->error_body(error, request.id);
   std::optional<int> retry_after_s = error.retry_after_s;
   if (error.status == 503 && !retry_after_s.has_value()) retry_after_s = kRetryLaterS;
   if (retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*retry_after_s));
@@ -245,7 +156,7 @@ void OpenCalls::Take(const ApiDialect& api, std::shared_ptr<HttpExchange> exchan
   const HttpRequest& request = exchange->request();
   if (std::optional<ApiError> refusal = Refusal(request.tenant); refusal.has_value()) {
     metrics_->Refused(refusal->code);
-    return exchange->Respond(ErrorResponse(*refusal));
+    return exchange->Respond(ErrorResponse(*refusal, request));
   }
   CHECK(places_.Take(request.tenant, 1, 0) == QueuePlaces::Verdict::kTaken);
   auto call = std::make_unique<Call>();
@@ -285,6 +196,7 @@ CallContext OpenCalls::ContextOf(const HttpRequest& request, const std::string& 
   const std::shared_ptr<const SessionStatus> status = session_->Status();
   CallContext context;
   context.id = answer_id;
+  context.request_id = request.id;
   context.now = absl::Now();
   context.context_tokens = status->context_tokens();
   context.max_choices = static_cast<int>(std::min<int64_t>(options_.max_choices, options_.queue.requests));
@@ -302,7 +214,7 @@ void OpenCalls::Prepared(uint64_t number, PreparedCall prepared) {
   if (call == nullptr) return;  // the client has gone, or the service ends
   if (prepared.error.has_value()) return Refuse(call, *prepared.error);
   call->api = std::move(prepared.call);
-  LogIgnoredNames(call->api->ignored());
+  LogIgnored(*call->api);
   if (const std::optional<absl::Duration> timeout = call->api->timeout(); timeout.has_value()) {
     call->deadline_us = DeadlineUs(call->accepted_us, *timeout);
   }
@@ -314,7 +226,9 @@ void OpenCalls::Prepared(uint64_t number, PreparedCall prepared) {
     head.first_bytes = std::move(begin.bytes);
     begin.bytes.clear();
     if (options_.prompt_log != nullptr) call->answer += head.first_bytes;
+    head.ping = call->dialect->ping;
     call->streaming = true;
+    call->said_us = MonotonicUs();
     call->exchange->BeginStream(head);
   }
   Apply(call, std::move(begin));
@@ -455,11 +369,12 @@ void OpenCalls::Apply(Call* call, ApiCall::Output output) {
   const int status = output.error.has_value() ? output.error->status : 200;
   if (options_.prompt_log != nullptr) call->answer += output.bytes;
   if (call->streaming) {
-    if (!output.bytes.empty()) call->exchange->Write(output.bytes);
+    if (!output.bytes.empty()) call->said_us = MonotonicUs();
+    call->exchange->Write(output.bytes);
     if (over) call->exchange->End();
   } else if (over) {
     HttpResponse response;
-    if (output.error.has_value()) response = ErrorResponse(*output.error);
+    if (output.error.has_value()) response = ErrorResponse(*output.error, call->exchange->request());
     response.body = std::move(output.bytes);
     for (auto& header : AnswerHeaders(*call)) response.headers.push_back(std::move(header));
     call->exchange->Respond(response);
@@ -499,7 +414,7 @@ void OpenCalls::FinishWith(uint64_t number, pb::RequestFinished::Reason reason) 
 
 void OpenCalls::Fail(Call* call, const ApiError& error) {
   if (call->streaming) return Apply(call, call->api->Fail(error));
-  HttpResponse response = ErrorResponse(error);
+  HttpResponse response = ErrorResponse(error, call->exchange->request());
   if (options_.prompt_log != nullptr) call->answer += response.body;
   call->exchange->Respond(response);
   Close(call, error.status);
@@ -519,9 +434,23 @@ void OpenCalls::Close(Call* call, int status) {
   calls_.erase(call->number);
 }
 
+void OpenCalls::SpeakWhereIdle(int64_t now_us) {
+  const int64_t idle_us = absl::ToInt64Microseconds(options_.idle_time);
+  const auto is_idle = [now_us, idle_us](const Call& call) {
+    return call.streaming && !call.exchange->slow() && now_us - call.said_us >= idle_us;
+  };
+  for (const uint64_t number : CallsWhere(is_idle)) {
+    Call* call = Find(number);
+    if (call == nullptr) continue;
+    call->said_us = now_us;
+    Apply(call, call->api->Idle());
+  }
+}
+
 void OpenCalls::Tick() {
   ReadBodiesOrWait();  // the pool counts a body a little longer than its answer is on its way
   const int64_t now_us = MonotonicUs();
+  SpeakWhereIdle(now_us);
   const auto is_due = [now_us](const Call& call) {
     return now_us >= call.deadline_us || (call.first_token_us == 0 && now_us >= call.queue_deadline_us);
   };
@@ -584,8 +513,10 @@ void OpenCalls::SessionEnds(const absl::Status& ended) {
 
 HttpHeaders OpenCalls::AnswerHeaders(const Call& call) const {
   HttpHeaders headers;
-  if (call.api == nullptr || call.api->ignored().empty()) return headers;
-  std::string names = IgnoredHeader(call.api->ignored());
+  if (call.api == nullptr) return headers;
+  std::vector<std::string> ignored = call.api->ignored();
+  ignored.insert(ignored.end(), call.api->skipped().begin(), call.api->skipped().end());
+  std::string names = IgnoredHeader(ignored);
   if (!names.empty()) headers.emplace_back("x-stagecoach-ignored", std::move(names));
   return headers;
 }

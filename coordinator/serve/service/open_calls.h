@@ -58,8 +58,9 @@ struct CallOptions {
   absl::Duration queue_timeout = absl::Seconds(600);  // to the first token: 504
   // From its first token on, however long it waited for that; then the answer ends with what is there.
   absl::Duration request_timeout = absl::InfiniteDuration();
-  bool cache_shared = false;  // keys find what others asked in the prefix cache
-  int max_choices = 8;        // of one request
+  absl::Duration idle_time = kIdleTime;  // of a stream that says nothing of its own: ApiCall::Idle
+  bool cache_shared = false;             // keys find what others asked in the prefix cache
+  int max_choices = 8;                   // of one request
   int preparation_threads = 2;
   std::optional<uint64_t> seed;         // of calls without one; absent: drawn for each
   std::shared_ptr<LineLog> access_log;  // null: none
@@ -123,6 +124,7 @@ class OpenCalls {
     std::vector<Choice> choices;                     // empty "
     int64_t held_bytes = 0;                          // of all choices, about
     bool streaming = false;                          // the head is out
+    int64_t said_us = 0;                             // when its stream said something of its own
     std::string prompt, answer;                      // with a prompt log
   };
   // A request that the session has, until its last event.
@@ -150,7 +152,8 @@ class OpenCalls {
   void Close(Call* call, int status);
   void LeaveQueue(Call* call, Choice* choice);
   void LogCall(const Call& call, int status) const;
-  void LogIgnoredNames(const std::vector<std::string>& names);
+  void LogIgnored(const ApiCall& call);
+  void SpeakWhereIdle(int64_t now_us);
   CallContext ContextOf(const HttpRequest& request, const std::string& answer_id) const;
   HttpHeaders AnswerHeaders(const Call& call) const;
   ApiError QueueError(QueuePlaces::Verdict verdict, const std::string& tenant);
@@ -177,8 +180,8 @@ class OpenCalls {
   absl::flat_hash_set<std::string> ignored_names_;  // that were logged
 };
 
-// An error as a client is told, with the headers that say whether to try again.
-HttpResponse ErrorResponse(const ApiError& error);
+// An error as a client is told, in the form of the request's route, with the headers that say whether to try again.
+HttpResponse ErrorResponse(const ApiError& error, const HttpRequest& request);
 
 }  // namespace stagecoach
 

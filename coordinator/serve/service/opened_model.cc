@@ -44,6 +44,7 @@ ServedModel OpenedModel::Served() const {
   for (const GgufTensor& tensor : file.tensors()) model.parameters += static_cast<int64_t>(tensor.elements());
   model.trained_context = front.description->hyper.context;
   model.output_format = FindOutputFormat(chat->source(/*with_tools=*/false));
+  model.tool_format = FindOutputFormat(chat->source(/*with_tools=*/true));
   return model;
 }
 

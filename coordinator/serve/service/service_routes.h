@@ -19,22 +19,29 @@ enum class Route {
   kDetokenize,
   kTokenizerInfo,
   kApplyTemplate,
+  kInputTokens,  // /v1/responses/input_tokens
+  kCountTokens,  // /v1/messages/count_tokens
   kMetrics,
   kVersion,
   kHello,      // a client's probe
   kTelemetry,  // a client's; silence spares it an error loop
   kCluster,
   kRequest,       // /api/requests/{id}
-  kNotSupported,  // known from other services
+  kNotSupported,  // known from other services, and not done here
+  kElsewhere,     // of another server's API; here there is another route for it
   kRoot,
 };
 
 struct RouteFacts {
   Route route;
-  const char* path;                 // one that ends with '/' stands for all below it
+  // One that ends with '/' stands for all below it; one of kNotSupported and kElsewhere for itself and all below it.
+  const char* path;
   const char* methods;              // "GET" (HEAD is one too), "POST", "DELETE", "*"
   bool needs_key;                   // where the server has keys
   const ApiDialect* api = nullptr;  // of calls that produce tokens, and so take a place in the queue
+  ErrorWriter* error_body = ErrorBody;
+  const char* reason = nullptr;  // of kNotSupported: why; of kElsewhere: whose route it is
+  const char* use = nullptr;     // of kElsewhere: instead
 };
 
 // The route of a path, and what is behind the '/' it ends with; null: there is none. A '/' more at the end of a path is
@@ -47,7 +54,8 @@ FoundRoute FindRoute(absl::string_view path);
 
 // Whether it makes tokens of text, or text of something, for a caller that wants no more.
 inline bool TakesText(Route route) {
-  return route == Route::kTokenize || route == Route::kDetokenize || route == Route::kApplyTemplate;
+  return route == Route::kTokenize || route == Route::kDetokenize || route == Route::kApplyTemplate ||
+         route == Route::kInputTokens || route == Route::kCountTokens;
 }
 // Whether it takes a JSON body.
 inline bool TakesJson(Route route) { return route == Route::kGenerate || TakesText(route); }

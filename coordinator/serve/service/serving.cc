@@ -35,6 +35,12 @@ bool IsJson(absl::string_view content_type) {
   return type == "application/json" || absl::EndsWith(type, "+json");
 }
 
+// Of a body with OpenAI's member error.message, for clients that expect a text in `error`, as Ollama's do. Under
+// application/json ollama-js would show that object as "[object Object]"; under any other type it shows the whole body.
+// ollama-python and Open WebUI show the object with its message, and take every type that ends with json; Ollama's own
+// program and most others show the body, and OpenAI's and Anthropic's libraries read JSON whatever its type is.
+constexpr char kForeignErrorType[] = "application/problem+json";
+
 constexpr absl::Duration kFlushTime = absl::Seconds(5);  // for clients to take their last bytes
 
 }  // namespace
@@ -97,6 +103,11 @@ std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequ
     return MakeApiError(ApiErrorCode::kMethodNotAllowed,
                         absl::StrCat(request.path, " takes ", allowed, ", this request is a ", request.method));
   }
+  if (route == Route::kElsewhere) {
+    return MakeApiError(ApiErrorCode::kNotFound,
+                        absl::StrCat("there is nothing at ", request.method, " ", CutText(request.path),
+                                     ", which is of ", found.facts->reason, "; use ", found.facts->use));
+  }
   const bool needs_key = found.facts->needs_key || (route == Route::kMetrics && options_.metrics_need_key);
   if (needs_key && request.tenant.empty()) {
     headers->emplace_back("WWW-Authenticate", "Bearer");
@@ -104,7 +115,8 @@ std::optional<ApiError> Serving::Refusal(const FoundRoute& found, const HttpRequ
                         "no valid key: expected 'Authorization: Bearer KEY' or 'x-api-key: KEY'");
   }
   if (route == Route::kNotSupported) {
-    return MakeApiError(ApiErrorCode::kNotSupported, absl::StrCat(request.path, " is not supported by this server"));
+    return MakeApiError(ApiErrorCode::kNotSupported,
+                        absl::StrCat(CutText(request.path), " is not supported by this server: ", found.facts->reason));
   }
   if (const absl::string_view type = request.header("content-type"); TakesJson(route) && !IsJson(type)) {
     return MakeApiError(ApiErrorCode::kUnsupportedMediaType,
@@ -131,7 +143,10 @@ HeadVerdict Serving::OnHead(const HttpRequest& request) {
   HttpHeaders headers;
   if (const std::optional<ApiError> error = Refusal(found, request, &headers); error.has_value()) {
     CountRefusal(request, error->code);
-    verdict.refusal = ErrorResponse(*error);
+    verdict.refusal = ErrorResponse(*error, request);
+    if (found.facts != nullptr && found.facts->route == Route::kElsewhere) {
+      verdict.refusal->content_type = kForeignErrorType;
+    }
     for (auto& header : headers) verdict.refusal->headers.push_back(std::move(header));
     return verdict;
   }
@@ -156,7 +171,7 @@ void Serving::OnRequest(std::shared_ptr<HttpExchange> exchange) {
   if (TakesText(route)) return AnswerBody(route, std::move(exchange));
   if (const std::optional<ApiError> error = StateRefusal(); error.has_value()) {  // it may have changed
     metrics_.Refused(error->code);
-    return exchange->Respond(ErrorResponse(*error));
+    return exchange->Respond(ErrorResponse(*error, exchange->request()));
   }
   calls_.Take(*found.facts->api, std::move(exchange));
 }

@@ -83,7 +83,7 @@ class Serving : public HttpHandler, public SessionListener {
 
   HttpResponse Answer(const FoundRoute& found, const HttpRequest& request);
   State ShownState(const SessionStatus& status) const;  // draining from the first word of it on
-  HttpResponse Health() const;
+  HttpResponse Health(const HttpRequest& request) const;
   HttpResponse Cluster() const;
   HttpResponse Models(const FoundRoute& found, const HttpRequest& request) const;
   HttpResponse CancelCall(const std::string& id, const HttpRequest& request);

@@ -10,6 +10,8 @@
 #include "common/base/shown_text.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
+#include "coordinator/serve/api/dialects/messages.h"
+#include "coordinator/serve/api/dialects/responses.h"
 #include "coordinator/serve/metrics/cluster_json.h"
 #include "coordinator/serve/service/serving.h"
 #include "coordinator/serve/service/start_page.h"
@@ -21,11 +23,9 @@ constexpr int64_t kSecondUs = 1'000'000;
 
 HttpResponse JsonResponse(const Json& json) { return {.body = CompactJson(json)}; }
 
-HttpResponse ResponseOf(BodyAnswer answer) {
-  HttpResponse response;
-  if (answer.error.has_value()) response = ErrorResponse(*answer.error);
-  response.body = std::move(answer.body);
-  return response;
+HttpResponse ResponseOf(BodyAnswer answer, const HttpRequest& request) {
+  if (answer.error.has_value()) return ErrorResponse(*answer.error, request);
+  return {.body = std::move(answer.body)};
 }
 
 // The latest loss not yet made good whose stage is known: a job that does not come up again has no stages to name.
@@ -57,10 +57,11 @@ BodyAnswer AnswerOf(Route route, const std::string& body, const ServedModel& mod
   try {
     if (route == Route::kTokenize) return TokenizeBody(body, model, context);
     if (route == Route::kDetokenize) return DetokenizeBody(body, model);
+    if (route == Route::kInputTokens) return CountInputTokensBody(body, model, context);
+    if (route == Route::kCountTokens) return CountTokensBody(body, model, context);
     return ApplyTemplateBody(body, model, context);
   } catch (const std::exception& thrown) {
-    const ApiError error = MakeApiError(ApiErrorCode::kInternal, absl::StrCat("cannot be answered: ", thrown.what()));
-    return {ErrorBody(error), error};
+    return {"", MakeApiError(ApiErrorCode::kInternal, absl::StrCat("cannot be answered: ", thrown.what()))};
   }
 }
 
@@ -68,7 +69,7 @@ BodyAnswer AnswerOf(Route route, const std::string& body, const ServedModel& mod
 
 HttpResponse Serving::Answer(const FoundRoute& found, const HttpRequest& request) {
   switch (found.facts->route) {
-    case Route::kHealth: return Health();
+    case Route::kHealth: return Health(request);
     case Route::kModels:
     case Route::kModel: return Models(found, request);
     case Route::kTokenizerInfo: return {.body = TokenizerInfoBody(model_)};
@@ -79,7 +80,7 @@ HttpResponse Serving::Answer(const FoundRoute& found, const HttpRequest& request
     case Route::kCluster: return Cluster();
     case Route::kRequest: return CancelCall(found.rest, request);
     case Route::kRoot: return Root(request);
-    default: return ErrorResponse(MakeApiError(ApiErrorCode::kInternal, "this route has no answer"));
+    default: return ErrorResponse(MakeApiError(ApiErrorCode::kInternal, "this route has no answer"), request);
   }
 }
 
@@ -87,7 +88,7 @@ Serving::State Serving::ShownState(const SessionStatus& status) const {
   return draining() && status.state != State::kEnded ? State::kDraining : status.state;
 }
 
-HttpResponse Serving::Health() const {
+HttpResponse Serving::Health(const HttpRequest& request) const {
   const std::shared_ptr<const SessionStatus> status = session_->Status();
   const State state = ShownState(*status);
   if (state == State::kReady) return JsonResponse({{"status", "ok"}});
@@ -110,7 +111,7 @@ HttpResponse Serving::Health() const {
   ApiError error = MakeApiError(kind, StateSentence(state, *status));
   error.retry_after_s = retry_after_s;
   body["error"] = ReadJson(ErrorBody(error))["error"];
-  HttpResponse response = ErrorResponse(error);
+  HttpResponse response = ErrorResponse(error, request);
   response.status = 503;
   response.body = CompactJson(body);
   return response;
@@ -119,7 +120,8 @@ HttpResponse Serving::Health() const {
 HttpResponse Serving::Models(const FoundRoute& found, const HttpRequest& request) const {
   const int64_t context = session_->Status()->context_tokens();
   const bool anthropic = !request.header("anthropic-version").empty();
-  if (found.facts->route == Route::kModel) return ResponseOf(ModelBody(model_, context, found.rest, anthropic));
+  if (found.facts->route == Route::kModel)
+    return ResponseOf(ModelBody(model_, context, found.rest, anthropic), request);
   return {.body = ModelsBody(model_, context, anthropic)};
 }
 
@@ -139,11 +141,11 @@ HttpResponse Serving::CancelCall(const std::string& id, const HttpRequest& reque
   switch (calls_.Cancel(id, request.tenant)) {
     case OpenCalls::Cancelled::kYes: return JsonResponse({{"id", id}, {"cancelled", true}});
     case OpenCalls::Cancelled::kNotOwner:
-      return ErrorResponse(MakeApiError(ApiErrorCode::kNotOwner, "this request was made with another key"));
+      return ErrorResponse(MakeApiError(ApiErrorCode::kNotOwner, "this request was made with another key"), request);
     case OpenCalls::Cancelled::kNotFound: break;
   }
-  return ErrorResponse(MakeApiError(
-      ApiErrorCode::kNotFound, absl::StrCat("no request '", CutText(id), "' is being answered; it may have ended")));
+  const std::string what = absl::StrCat("no request '", CutText(id), "' is being answered; it may have ended");
+  return ErrorResponse(MakeApiError(ApiErrorCode::kNotFound, what), request);
 }
 
 HttpResponse Serving::Metrics() {
@@ -189,7 +191,7 @@ void Serving::AnswerBody(Route route, std::shared_ptr<HttpExchange> exchange) {
   const int64_t body_bytes = static_cast<int64_t>(exchange->request().body.size());
   if (const std::optional<ApiError> error = TextRefusal(text_places_.Take(tenant, 1, body_bytes), tenant);
       error.has_value()) {
-    return exchange->Respond(ErrorResponse(*error));
+    return exchange->Respond(ErrorResponse(*error, exchange->request()));
   }
   text_retry_times_.Started(MonotonicUs());
   CallContext context;
@@ -201,7 +203,7 @@ void Serving::AnswerBody(Route route, std::shared_ptr<HttpExchange> exchange) {
   calls_.Prepare(body->size(), work, [this, answer, tenant, body_bytes, exchange = std::move(exchange)] {
     text_places_.Leave(tenant, 1, body_bytes);
     text_retry_times_.Ended(MonotonicUs(), /*served=*/true);
-    exchange->Respond(ResponseOf(std::move(*answer)));
+    exchange->Respond(ResponseOf(std::move(*answer), exchange->request()));
   });
 }
 

@@ -68,7 +68,9 @@ HttpResponse StartPage(const StartPageFacts& facts) {
       "</style>\n</head>\n<body>\n<h1>Stagecoach</h1>\n<p>A server of a large language model that runs on a cluster "
       "of ",
       "CPU machines, version ", Escaped(facts.version), ".</p>\n<dl>\n", list, "</dl>\n<pre>", Escaped(example),
-      "</pre>\n<ul>\n", links, "</ul>\n<p>Also POST: /v1/completions, /tokenize, /detokenize, /apply-template. Where ",
+      "</pre>\n<ul>\n", links,
+      "</ul>\n<p>Also POST: /v1/completions, /v1/responses, /v1/messages, /tokenize, /detokenize, /apply-template. "
+      "Where ",
       "the server has keys, what computes or tells about the model asks for one.</p>\n</body>\n</html>\n");
   return response;
 }

@@ -1,17 +1,20 @@
 #include "coordinator/text/chat/chat_format.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/counter_rng.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
 
@@ -19,6 +22,7 @@ namespace stagecoach {
 namespace {
 
 constexpr char kBetweenTexts[] = "\n\n";  // of two messages that become one
+constexpr size_t kCallIdBytes = 9;        // where a template wants them to be of one length
 constexpr int kMostArgumentsDepth = 32;
 constexpr int kMostArgumentsKeys = 1'024;
 
@@ -58,8 +62,12 @@ void AddText(const std::string& text, bool in_front, Json* content) {
     }
     content->insert(in_front ? content->begin() : content->end(), TextPart(text));
   } else if (content->is_string() && !content->get_ref<const std::string&>().empty()) {
-    const std::string& said = content->get_ref<const std::string&>();
-    *content = in_front ? absl::StrCat(text, kBetweenTexts, said) : absl::StrCat(said, kBetweenTexts, text);
+    std::string& said = content->get_ref<std::string&>();
+    if (in_front) {
+      said.insert(0, absl::StrCat(text, kBetweenTexts));
+    } else {
+      said.append(kBetweenTexts).append(text);  // in place: thousands of messages may become one
+    }
   } else {
     *content = text;
   }
@@ -84,17 +92,37 @@ bool IsModest(const std::string& text) {
   return true;
 }
 
-void ShapeArguments(ArgumentsForm form, Json* arguments) {
-  if (form == ArgumentsForm::kText && arguments->is_object()) {
+void ShapeArguments(const ChatAbilities& abilities, Json* arguments) {
+  if (abilities.arguments == ArgumentsForm::kText && arguments->is_object()) {
     *arguments = arguments->dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  if (form != ArgumentsForm::kObject || !arguments->is_string()) return;
+  if (abilities.arguments != ArgumentsForm::kObject || !arguments->is_string()) return;
   const std::string& text = arguments->get_ref<const std::string&>();
-  if (absl::StripAsciiWhitespace(text).empty()) {  // of a function that takes none
-    *arguments = Json::object();
-  } else if (IsModest(text)) {
-    Json object = ReadJson(text);
-    if (object.is_object()) *arguments = std::move(object);
+  const bool has_none = absl::StripAsciiWhitespace(text).empty();  // of a function that takes none
+  Json object = has_none ? Json::object() : IsModest(text) ? ReadJson(text) : Json();
+  if (object.is_object()) {
+    *arguments = std::move(object);
+  } else if (!abilities.text_arguments) {
+    *arguments = Json{{"arguments", text}};
+  }
+}
+
+// Nine hexadecimal digits of it, where it is no nine letters and digits.
+void ShapeCallId(Json* id) {
+  if (!id->is_string()) return;
+  const std::string& given = id->get_ref<const std::string&>();
+  if (given.size() == kCallIdBytes && absl::c_all_of(given, absl::ascii_isalnum)) return;
+  uint64_t bits = 0;
+  for (const char c : given) bits = MixBits(bits * 31 + static_cast<uint8_t>(c) + 1);
+  *id = absl::StrCat(absl::Hex(bits >> (64 - 4 * kCallIdBytes), absl::kZeroPad9));
+}
+
+void ShapeCallIds(Json* message) {
+  if (const auto answered = message->find("tool_call_id"); answered != message->end()) ShapeCallId(&*answered);
+  const auto calls = message->find("tool_calls");
+  if (calls == message->end() || !calls->is_array()) return;
+  for (Json& call : *calls) {
+    if (call.is_object() && call.contains("id")) ShapeCallId(&call["id"]);
   }
 }
 
@@ -110,7 +138,7 @@ void ShapeCalls(const ChatAbilities& abilities, Json* message) {
     if (!call.is_object()) continue;
     Json& function = call.contains("function") ? call["function"] : call;
     if (!function.is_object() || !function.contains("arguments")) continue;
-    ShapeArguments(abilities.arguments, &function["arguments"]);
+    ShapeArguments(abilities, &function["arguments"]);
   }
 }
 
@@ -158,36 +186,37 @@ void ShapeAssistant(const ChatAbilities& abilities, Json* message) {
   if (content.is_null() && !(abilities.null_content && message->contains("tool_calls"))) content = "";
 }
 
-// Brings system messages to places where the template takes them.
-class SystemPlacement {
+// Brings system messages to places where the template takes them, and the user's together. Where one goes depends on
+// its neighbours alone: what is said later moves nothing, so that a conversation's next turn begins as its last one
+// did.
+class MessagePlacement {
  public:
-  SystemPlacement(const ChatAbilities& abilities, const Json& messages)
-      : abilities_(abilities), last_user_(messages.size()) {
-    for (size_t i = 0; i < messages.size(); ++i) {
-      if (HasRole(messages[i], "user")) last_user_ = i;
-    }
-    has_user_ = last_user_ < messages.size();
-  }
+  explicit MessagePlacement(const ChatAbilities& abilities) : abilities_(abilities) {}
 
-  void Take(size_t index, Json message) {
+  void Take(Json message) {
     if (!HasRole(message, "system") && !HasRole(message, "developer")) {
       at_beginning_ = false;
       if (HasRole(message, "user") && !waiting_.empty()) {
         Add(std::exchange(waiting_, ""), /*in_front=*/true, &message);
       }
-      placed_.push_back(std::move(message));
+      PlaceWaiting();
+      Place(std::move(message));
       return;
     }
     const std::optional<std::string> text = TextOf(message["content"]);
     const bool first = placed_.empty();  // others may have been moved
     if (!text.has_value() || (first ? abilities_.system : abilities_.late_system)) {
+      PlaceWaiting();
       placed_.push_back(std::move(message));
     } else if (!text->empty()) {
-      Move(index, *text);
+      Move(*text);
     }
   }
 
-  Json Placed() && { return std::move(placed_); }
+  Json Placed() && {
+    PlaceWaiting();
+    return std::move(placed_);
+  }
 
  private:
   void Add(const std::string& text, bool in_front, Json* message) {
@@ -195,26 +224,37 @@ class SystemPlacement {
     ShapeContent(abilities_, message);  // which may have had no form yet
   }
 
-  void Move(size_t index, const std::string& text) {
-    if (at_beginning_ && abilities_.system && !placed_.empty()) {
-      Add(text, /*in_front=*/false, &placed_.back());
-    } else if (has_user_ && index < last_user_) {
-      if (!waiting_.empty()) waiting_ += kBetweenTexts;
-      waiting_ += text;
-    } else if (!placed_.empty() && HasRole(placed_.back(), "user")) {
+  void Move(const std::string& text) {
+    const bool joins_first = at_beginning_ && abilities_.system && !placed_.empty();
+    if (joins_first || (!placed_.empty() && HasRole(placed_.back(), "user"))) {
       Add(text, /*in_front=*/false, &placed_.back());
     } else {
-      Json message = {{"role", "user"}, {"content", text}};
-      ShapeContent(abilities_, &message);
-      placed_.push_back(std::move(message));
+      absl::StrAppend(&waiting_, waiting_.empty() ? "" : kBetweenTexts, text);
     }
   }
 
+  void Place(Json message) {
+    const bool joins =
+        !abilities_.repeated_users && !placed_.empty() && HasRole(message, "user") && HasRole(placed_.back(), "user");
+    const std::optional<std::string> text = joins ? TextOf(message["content"]) : std::nullopt;
+    if (!text.has_value()) {
+      placed_.push_back(std::move(message));
+    } else if (!text->empty()) {
+      Add(*text, /*in_front=*/false, &placed_.back());
+    }
+  }
+
+  // No message of the user follows.
+  void PlaceWaiting() {
+    if (waiting_.empty()) return;
+    Json message = {{"role", "user"}, {"content", std::exchange(waiting_, "")}};
+    ShapeContent(abilities_, &message);
+    placed_.push_back(std::move(message));
+  }
+
   const ChatAbilities& abilities_;
-  size_t last_user_;
-  bool has_user_ = false;
   bool at_beginning_ = true;  // nothing but system messages so far
-  std::string waiting_;       // for the next message of the user
+  std::string waiting_;       // for the next message, if that is the user's
   Json placed_ = Json::array();
 };
 
@@ -316,6 +356,7 @@ class Probe {
     if (Render({kUser, kAnswer, kUser}).has_value()) {
       Learn(&abilities_.late_system, Has(Render({kUser, kAnswer, kSystem, kUser}), "probe-system"));
     }
+    Learn(&abilities_.repeated_users, Render({kUser, kUser}).has_value());
     const Rendered developer = Render({kDeveloper, kUser});
     Rendered nobody = Render({kNobody, kUser});
     if (nobody.has_value()) nobody = absl::StrReplaceAll(*nobody, {{"probe-role", "developer"}});
@@ -332,7 +373,15 @@ class Probe {
                                : Has(text, "probe-value") ? ArgumentsForm::kText
                                                           : ArgumentsForm::kAny;
     Learn(&abilities_.arguments, form);
+    if (takes_object) Learn(&abilities_.text_arguments, text.has_value());
     call_ = takes_object ? kObjectCall : kTextCall;
+    const auto renamed = [](absl::string_view text) {
+      return absl::StrReplaceAll(text, {{"probecal1", "call_probe"}});
+    };
+    if ((takes_object ? object : text).has_value()) {
+      const std::string calling = renamed(Calling(R"("")", call_)), result = renamed(kResult);
+      Learn(&abilities_.any_call_id, Render({kUser, calling, result}, abilities_.tools).has_value());
+    }
     const std::string two = absl::StrCat(call_, ",", takes_object ? kSecondObjectCall : kSecondTextCall);
     const Rendered both = Render({kUser, Calling(R"("")", two), kResult, kSecondResult}, abilities_.tools);
     Learn(&abilities_.parallel_calls, Has(both, "probe-value") && Has(both, "second-value"));
@@ -398,13 +447,13 @@ void ShapeContent(const ChatAbilities& abilities, Json* message) {
 }
 
 Json ShapeMessages(const Json& messages, const ChatAbilities& abilities) {
-  SystemPlacement placement(abilities, messages);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    Json message = messages[i];
+  MessagePlacement placement(abilities);
+  for (Json message : messages) {
     if (!abilities.developer && HasRole(message, "developer")) message["role"] = "system";
     if (HasRole(message, "assistant")) ShapeAssistant(abilities, &message);
+    if (!abilities.any_call_id) ShapeCallIds(&message);
     ShapeContent(abilities, &message);
-    placement.Take(i, std::move(message));
+    placement.Take(std::move(message));
   }
   Json placed = std::move(placement).Placed();
   return placed.empty() ? messages : placed;  // nothing but system messages without a text

@@ -43,8 +43,11 @@ struct ChatAbilities {
   bool late_system = true;     // and one after others
   bool developer = true;       // gives the role "developer" a meaning of its own
   bool tools = true;           // tells the model of tools
+  bool repeated_users = true;  // two messages of the user's in a row
   bool parallel_calls = true;  // more than one call in a message
+  bool any_call_id = true;     // else nine letters and digits
   ArgumentsForm arguments = ArgumentsForm::kAny;
+  bool text_arguments = true;  // a call whose arguments are a text does not fail
   ReasoningForm reasoning = ReasoningForm::kNone;
   bool reasoning_with_content_and_calls = true;  // all three in one message
 };
@@ -53,13 +56,17 @@ struct ChatAbilities {
 // rendering; abilities not probed yet keep their defaults.
 ChatAbilities ProbeAbilities(const ChatTemplate& chat_template);
 
-// The same messages in the shape that the template takes. Requires and returns what CheckMessages asks for; roles that
-// do not alternate are not mended. What the template takes as it is stays; else
+// The same messages in the shape that the template takes. Requires and returns what CheckMessages asks for; other
+// roles than the user's that do not alternate are not mended. What the template takes as it is stays; else
 // * content     a list of text parts becomes one text, joined by newlines, or a text such a list. Other lists stay.
 // * developer   becomes `system` where it is only a word to the template.
-// * system      goes before the user's next message (at the end: after the last), an empty line between, where it would
-//               be refused or left out. Several at the beginning become one where the template takes one.
-// * arguments   become an object or a text. A text that holds no object stays.
+// * system      where it would be refused or left out, joins the user's message before it, else the one after it, an
+//               empty line between; between others it becomes a message of the user's. Several at the beginning become
+//               one where the template takes one. What follows later changes none of this.
+// * user        messages in a row become one, an empty line between. Lists that are not only text stay.
+// * ids         of calls become nine letters and digits, which depend on the given ones alone.
+// * arguments   become an object or a text. A text that holds no object (of a call that was cut off) stays, or where a
+//               text would fail becomes the member `arguments` of an object.
 // * null        or absent content of an assistant becomes "", except beside calls where null is taken. Calls that are
 //               null or an empty list are removed.
 // * reasoning   (`reasoning_content`, `reasoning` or `thinking`, the first that is a text) goes where it is read. Where

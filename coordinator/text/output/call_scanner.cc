@@ -1,9 +1,8 @@
 #include "coordinator/text/output/call_scanner.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "coordinator/text/output/json_text.h"
+#include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 
@@ -44,19 +43,27 @@ MarkerPlace FindMarker(absl::string_view text, absl::Span<const absl::string_vie
   return {text.size(), ""};
 }
 
+void CallScanner::Show(absl::string_view text, bool at_end) {
+  text_ = text;
+  at_end_ = at_end;
+  if (starved()) state_ = State::kGoing;
+}
+
 bool CallScanner::AtEnd() {
-  if (!ok() || !rest().empty()) return false;
+  if (!ok()) return false;
+  const size_t space = LeadingSpace(rest().substr(0, kMostHead));
+  scanned_bytes_ += space;
+  if (space < rest().size()) return false;
   if (!at_end_) Starve();
   return at_end_;
 }
 
-void CallScanner::SkipSpace() {
-  if (ok()) position_ += LeadingSpace(rest());
+void CallScanner::EndStep() {
+  if (starved()) position_ = step_begin_;
 }
 
-absl::string_view CallScanner::Fail() {
+void CallScanner::Fail() {
   if (ok()) state_ = State::kFailed;
-  return "";
 }
 
 absl::string_view CallScanner::Starve() {
@@ -64,8 +71,21 @@ absl::string_view CallScanner::Starve() {
   return "";
 }
 
+void CallScanner::Skip(size_t bytes) {
+  scanned_bytes_ += bytes;
+  position_ += bytes;
+}
+
+void CallScanner::SkipSpace() {
+  if (!ok()) return;
+  const size_t bytes = LeadingSpace(rest().substr(0, kMostHead));
+  if (bytes == kMostHead) return Fail();
+  Skip(bytes);
+}
+
 bool CallScanner::Try(absl::string_view marker) {
   if (!ok()) return false;
+  ++scanned_bytes_;
   switch (FitMarker(rest(), marker, at_end_)) {
     case MarkerFit::kYes: position_ += marker.size(); return true;
     case MarkerFit::kPerhaps: Starve(); return false;
@@ -79,13 +99,15 @@ void CallScanner::Expect(absl::string_view marker) {
 }
 
 void CallScanner::TryAfterSpace(absl::string_view marker) {
-  const size_t before = position_;
-  SkipSpace();
-  if (!Try(marker)) position_ = before;
+  if (!ok()) return;
+  const size_t space = LeadingSpace(rest().substr(0, kMostHead));
+  Skip(space);
+  if (space == kMostHead || !Try(marker)) position_ -= space;
 }
 
 char CallScanner::Peek() {
   if (!ok()) return 0;
+  ++scanned_bytes_;
   if (rest().empty()) {
     Starve();
     return 0;
@@ -99,51 +121,59 @@ char CallScanner::Next() {
   return next;
 }
 
-absl::string_view CallScanner::Until(absl::string_view marker) {
-  if (!ok()) return "";
-  const size_t found = text_.find(marker, position_);
-  if (found == absl::string_view::npos) return Starve();
-  const size_t begin = std::exchange(position_, found + marker.size());
-  return text_.substr(begin, found - begin);
-}
-
 absl::string_view CallScanner::HeadUntil(absl::string_view marker) {
   if (!ok()) return "";
   const absl::string_view window = rest().substr(0, kMostHead);
+  scanned_bytes_ += window.size();
   const size_t found = window.find(marker);
-  if (found == absl::string_view::npos) return window.size() == kMostHead ? Fail() : Starve();
-  position_ += found + marker.size();
-  return WithoutSpaceAround(window.substr(0, found));
+  if (found != absl::string_view::npos) {
+    const absl::string_view head = WithoutSpaceAround(window.substr(0, found));
+    if (head.find_first_of("<{}\n") == absl::string_view::npos) {
+      position_ += found + marker.size();
+      return head;
+    }
+    Fail();
+    return "";
+  }
+  if (window.size() < kMostHead) return Starve();
+  Fail();
+  return "";
 }
 
 absl::string_view CallScanner::While(bool (*belongs)(char)) {
   if (!ok()) return "";
-  const absl::string_view text = rest();
-  const size_t bytes = std::find_if_not(text.begin(), text.end(), belongs) - text.begin();
-  if (bytes == text.size()) return Starve();
-  if (bytes == 0) return Fail();
-  position_ += bytes;
-  return text.substr(0, bytes);
-}
-
-absl::string_view CallScanner::JsonValue() {
-  const char first = Peek();
-  if (first != '{' && first != '[') Fail();
-  if (!ok()) return "";
-  const JsonExtent extent = MeasureJson(rest(), kMostDepth);
-  if (extent.state == JsonExtent::State::kMore) return Starve();
-  const absl::string_view value = rest().substr(0, extent.bytes);
-  position_ += extent.bytes;
-  return extent.state == JsonExtent::State::kBad || !IsJson(value, kMostDepth) ? Fail() : value;
-}
-
-CallReading CallScanner::Result(std::vector<ToolCall> calls) const {
-  switch (state_) {
-    case State::kGoing: return {CallReading::State::kDone, position_, std::move(calls)};
-    case State::kStarved: return {at_end_ ? CallReading::State::kBad : CallReading::State::kMore, text_.size(), {}};
-    case State::kFailed: break;
+  const absl::string_view window = rest().substr(0, kMostHead);
+  const size_t bytes = std::find_if_not(window.begin(), window.end(), belongs) - window.begin();
+  scanned_bytes_ += bytes + 1;
+  if (bytes == window.size() && bytes < kMostHead && !at_end_) return Starve();
+  if (bytes == 0 || bytes == kMostHead) {
+    Fail();
+    return "";
   }
-  return {CallReading::State::kBad, position_, {}};
+  position_ += bytes;
+  return window.substr(0, bytes);
+}
+
+bool CallScanner::Text(absl::Span<const absl::string_view> ends, std::string* text) {
+  if (!ok()) return false;
+  const MarkerPlace found = FindMarker(rest(), ends, at_end_);
+  const bool complete = !found.marker.empty();
+  scanned_bytes_ += complete ? found.marker.size() : rest().size() - found.position;
+  if (!complete || found.position > 0) Take(found.position, complete, text);
+  if (complete) position_ += found.marker.size();
+  return complete;
+}
+
+void CallScanner::Take(size_t bytes, bool complete, std::string* text) {
+  if (!ok()) return;
+  scanned_bytes_ += bytes;
+  size_t taken = AppendWholeUtf8(rest().substr(0, bytes), text);
+  if (complete && taken < bytes) {
+    AppendUtf8(kReplacementCharacter, text);
+    taken = bytes;
+  }
+  position_ += taken;
+  if (taken == 0) Starve();
 }
 
 }  // namespace stagecoach

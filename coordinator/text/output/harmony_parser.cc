@@ -41,6 +41,21 @@ OutputKind KindOf(absl::string_view head) {
   return thinks ? OutputKind::kReasoning : OutputKind::kContent;
 }
 
+// The head has been read; the body is an object of JSON.
+class HarmonyCallReader : public CallReader {
+ public:
+  HarmonyCallReader(const OutputTools& tools, absl::string_view head) : CallReader(tools, ""), head_(head) {}
+
+ protected:
+  void ReadHead() override {
+    in_.Expect(head_);
+    BeginObject(FunctionOf(head_), "");
+  }
+
+ private:
+  const std::string head_;
+};
+
 // The answer is a row of messages, each with a head that says what it is: reasoning (the channel "analysis"), a call
 // (it has a function for its recipient), else content.
 class HarmonyParser : public OutputParser {
@@ -59,41 +74,51 @@ class HarmonyParser : public OutputParser {
   }
 
   bool inside_reasoning() const override { return place_ == Place::kBody && kind_ == OutputKind::kReasoning; }
-  size_t held_bytes() const override { return held_.size(); }
+  size_t held_bytes() const override { return held().size(); }
 
  private:
   enum class Place {
     kBetween,  // after a message
     kHead,     // after the role, which is in the prompt the first time
     kBody,
-    kCall,  // held_ is a head with what follows it
+    kCall,  // what is held is a head with what follows it
+    kBrokenCall,
     kAfterCall,
   };
 
-  // Each takes something off held_ or goes to another place; false: it cannot without more text.
+  // Each takes something off what is held or goes to another place; false: it cannot without more text.
   bool Step(bool at_end, Deltas* out) override {
-    if (held_.empty()) return false;
+    // A call that has left may be all there was.
+    if (held().empty() && !(at_end && place_ == Place::kCall)) return false;
     switch (place_) {
       case Place::kBetween: return StepBetween(at_end, out);
       case Place::kHead: return StepHead(at_end, out);
       case Place::kBody: return StepBody(at_end, out);
       case Place::kCall: return StepCall(at_end, out);
+      case Place::kBrokenCall:
+        if (StepBrokenCall(kBodyEnds, at_end, out).empty()) return false;
+        place_ = Place::kBody;
+        return true;
       case Place::kAfterCall:
-        DropHeld(LeadingSpace(held_));
-        if (!held_.empty()) place_ = Place::kBody;
+        DropHeld(LeadingSpace(held()));
+        if (!held().empty()) place_ = Place::kBody;
         return true;
     }
     return false;
   }
 
+  void End(Deltas* out) override {
+    if (place_ == Place::kBrokenCall) out->push_back({OutputKind::kCallEnd, "", ""});
+  }
+
   // Either the next message begins as it should, or its head stands there alone, or text without any.
   bool StepBetween(bool at_end, Deltas* out) {
-    const MarkerFit fit = FitMarker(held_, kAssistant, at_end);
+    const MarkerFit fit = FitMarker(held(), kAssistant, at_end);
     if (fit == MarkerFit::kPerhaps) return false;
     place_ = Place::kHead;
     if (fit == MarkerFit::kYes) {
       DropHeld(kAssistant.size());
-    } else if (absl::StartsWith(held_, kStart)) {  // the role of another
+    } else if (absl::StartsWith(held(), kStart)) {  // the role of another
       kind_ = OutputKind::kContent;
       PutOut(kStart.size(), out);
       place_ = Place::kBody;
@@ -103,21 +128,21 @@ class HarmonyParser : public OutputParser {
 
   bool StepHead(bool at_end, Deltas* out) {
     bool is_head = false;
-    const bool is_marked = absl::StartsWith(held_, kChannel);
+    const bool is_marked = absl::StartsWith(held(), kChannel);
     for (const absl::string_view mark : {kChannel, kRecipient, kMessage}) {
-      const MarkerFit fit = FitMarker(held_, mark, at_end);
+      const MarkerFit fit = FitMarker(held(), mark, at_end);
       if (fit == MarkerFit::kPerhaps) return false;
       is_head |= fit == MarkerFit::kYes;
     }
     if (is_head) {
-      const size_t end = absl::string_view(held_).substr(0, kMostHead).find(kMessage);
+      const size_t end = held().substr(0, kMostHead).find(kMessage);
       if (end != absl::string_view::npos) {
         TakeHead(end + kMessage.size(), out);
         return true;
       }
-      if (held_.size() < kMostHead && !at_end) return false;
-      if (held_.size() < kMostHead && is_marked) {
-        DropHeld(held_.size());  // marks alone, and no message after them
+      if (held().size() < kMostHead && !at_end) return false;
+      if (held().size() < kMostHead && is_marked) {
+        DropHeld(held().size());  // marks alone, and no message after them
         return false;
       }
     }
@@ -127,7 +152,7 @@ class HarmonyParser : public OutputParser {
   }
 
   bool StepBody(bool at_end, Deltas* out) {
-    const MarkerPlace found = FindMarker(held_, kBodyEnds, at_end);
+    const MarkerPlace found = FindMarker(held(), kBodyEnds, at_end);
     PutOut(found.position, out);
     if (found.marker.empty()) return false;
     if (found.marker != kStart) DropHeld(found.marker.size());
@@ -136,21 +161,15 @@ class HarmonyParser : public OutputParser {
   }
 
   bool StepCall(bool at_end, Deltas* out) {
-    const bool too_long = held_.size() > kMostCallBytes;
-    const absl::string_view text = absl::string_view(held_).substr(0, kMostCallBytes);
-    CallScanner scanner(text.substr(head_bytes_), at_end && !too_long);
-    scanner.SkipSpace();
-    const absl::string_view arguments = scanner.JsonValue();
-    if (scanner.ok() && arguments[0] != '{') scanner.Fail();
-    const CallReading reading = scanner.Result({});
-    if (reading.state == CallReading::State::kMore && !too_long) return false;
-    if (reading.state == CallReading::State::kDone) {
-      AppendCall({std::string(FunctionOf(text.substr(0, head_bytes_))), std::string(arguments), ""}, out);
-      DropHeld(head_bytes_ + reading.bytes);
-      place_ = Place::kAfterCall;
-    } else {
-      place_ = Place::kBody;
-      PutOut(head_bytes_, out);  // the rest is read as the text that it is
+    switch (StepCalls(at_end, out)) {
+      case CallsStep::kNone: return false;
+      case CallsStep::kSome: return true;
+      case CallsStep::kAll: place_ = Place::kAfterCall; break;
+      case CallsStep::kBroken: place_ = Place::kBrokenCall; break;
+      case CallsStep::kNoCall:
+        place_ = Place::kBody;
+        PutOut(head_bytes_, out);  // the rest is read as the text that it is
+        break;
     }
     kind_ = OutputKind::kContent;
     return true;
@@ -158,7 +177,7 @@ class HarmonyParser : public OutputParser {
 
   // Where the head ends with a message's mark.
   void TakeHead(size_t bytes, Deltas* out) {
-    const absl::string_view head = absl::string_view(held_).substr(0, bytes);
+    const absl::string_view head = held().substr(0, bytes);
     kind_ = KindOf(head);
     place_ = Place::kBody;
     if (!IsFunction(head, *tools_)) {
@@ -166,13 +185,15 @@ class HarmonyParser : public OutputParser {
     } else if (tools_->empty()) {
       PutOut(bytes, out);
     } else {
+      BeginCalls(std::make_unique<HarmonyCallReader>(*tools_, head));
       head_bytes_ = bytes;
       place_ = Place::kCall;
     }
   }
 
   void PutOut(size_t bytes, Deltas* out) {
-    AppendDelta(kind_, TextOfHeld(bytes), out);
+    const std::string text = TextOfHeld(bytes);
+    if (!text.empty()) AppendDelta({kind_, text, ""}, out);
     DropHeld(bytes);
   }
 

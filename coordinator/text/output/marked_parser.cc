@@ -14,13 +14,17 @@ constexpr size_t kMostSpace = 64;
 // An OutputParser by a grammar.
 class MarkedParser : public OutputParser {
  public:
-  MarkedParser(OutputGrammar grammar, const OutputStart& start, std::shared_ptr<const OutputTools> tools)
-      : grammar_(std::move(grammar)),
+  MarkedParser(OutputFormat format, const OutputStart& start, std::shared_ptr<const OutputTools> tools)
+      : format_(format),
+        grammar_(GrammarOf(format)),
         tools_(std::move(tools)),
-        reads_calls_(tools_ != nullptr && !tools_->empty() && grammar_.read != nullptr),
+        reads_calls_(tools_ != nullptr && !tools_->empty() && !grammar_.calls.empty()),
         drops_space_(grammar_.space_first) {
     const absl::string_view prompt = WithoutSpaceAround(start.prompt_end);
-    if (start.inside_reasoning) {
+    if (start.reasoning_is_text) {
+      place_ = Place::kContentStart;
+      std::erase(grammar_.silent, grammar_.close);
+    } else if (start.inside_reasoning) {
       place_ = Place::kReasoning;
     } else if (absl::EndsWith(prompt, grammar_.open)) {
       place_ = Place::kReasoningStart;
@@ -37,7 +41,7 @@ class MarkedParser : public OutputParser {
   }
 
   bool inside_reasoning() const override { return place_ == Place::kReasoningStart || place_ == Place::kReasoning; }
-  size_t held_bytes() const override { return held_.size() + space_.size(); }
+  size_t held_bytes() const override { return held().size() + space_.size() - space_before_calls_; }
 
  private:
   enum class Place {
@@ -46,27 +50,36 @@ class MarkedParser : public OutputParser {
     kReasoning,
     kContentStart,
     kContent,
-    kCall,  // held_ begins with one
+    kCalls,       // what is held begins with some
+    kBrokenCall,  // with the rest of one
   };
 
-  // Each takes something off held_ or goes to another place; false: it cannot without more text.
+  // Each takes something off what is held or goes to another place; false: it cannot without more text.
   bool Step(bool at_end, Deltas* out) override {
-    if (held_.empty()) return false;
+    // A call that has left may be all there was.
+    if (held().empty() && !(at_end && place_ == Place::kCalls)) return false;
     switch (place_) {
       case Place::kStart: return StepStart(at_end);
       case Place::kReasoningStart: return StepReasoningStart(at_end);
       case Place::kReasoning: return StepReasoning(at_end, out);
       case Place::kContentStart: return StepContentStart(at_end);
       case Place::kContent: return StepContent(at_end, out);
-      case Place::kCall: return StepCall(at_end, out);
+      case Place::kCalls: return StepInCalls(at_end, out);
+      case Place::kBrokenCall: return StepInBrokenCall(at_end, out);
     }
     return false;
   }
 
   void End(Deltas* out) override {
+    if (place_ == Place::kBrokenCall) out->push_back({OutputKind::kCallEnd, "", ""});
     // Around calls, and after them, it is the format's.
-    if (!had_calls_) AppendDelta(inside_reasoning() ? OutputKind::kReasoning : OutputKind::kContent, space_, out);
-    space_.clear();
+    if (!had_calls_) Append(inside_reasoning() ? OutputKind::kReasoning : OutputKind::kContent, space_, out);
+    ClearSpace();
+  }
+
+  std::string ClearSpace() {
+    space_before_calls_ = 0;
+    return std::exchange(space_, "");
   }
 
   bool StepStart(bool at_end) {
@@ -86,8 +99,8 @@ class MarkedParser : public OutputParser {
   }
 
   bool StepReasoningStart(bool at_end) {
-    DropHeld(LeadingSpace(held_));
-    if (held_.empty()) return false;
+    DropHeld(LeadingSpace(held()));
+    if (held().empty()) return false;
     bool perhaps = false;
     if (may_open_again_ && Begins({grammar_.open}, at_end, &perhaps)) {
       DropHeld(grammar_.open.size());
@@ -100,7 +113,7 @@ class MarkedParser : public OutputParser {
   }
 
   bool StepReasoning(bool at_end, Deltas* out) {
-    const MarkerPlace found = FindMarker(held_, reasoning_ends_, at_end);
+    const MarkerPlace found = FindMarker(held(), reasoning_ends_, at_end);
     PutOut(OutputKind::kReasoning, found.position, out);
     if (found.marker.empty()) return false;
     if (found.marker == grammar_.close) DropHeld(found.marker.size());
@@ -112,7 +125,7 @@ class MarkedParser : public OutputParser {
 
   bool StepContentStart(bool at_end) {
     SkipSpace();
-    if (held_.empty() && space_.size() <= kMostSpace) return false;
+    if (held().empty() && space_.size() <= kMostSpace) return false;
     bool perhaps = false;
     if (space_.size() <= kMostSpace) {
       if (!grammar_.content_open.empty() && Begins({grammar_.content_open}, at_end, &perhaps)) {
@@ -121,7 +134,7 @@ class MarkedParser : public OutputParser {
         in_content_marks_ = true;
         ChooseContentMarks();
       } else if (reads_calls_ && grammar_.calls_at_start_only && Begins(grammar_.calls, at_end, &perhaps)) {
-        place_ = Place::kCall;
+        GoToCalls();
         return true;
       }
       if (perhaps) return false;
@@ -132,14 +145,14 @@ class MarkedParser : public OutputParser {
   }
 
   bool StepContent(bool at_end, Deltas* out) {
-    const MarkerPlace found = FindMarker(held_, content_marks_, at_end);
+    const MarkerPlace found = FindMarker(held(), content_marks_, at_end);
     PutOut(OutputKind::kContent, found.position, out);
     if (found.marker.empty()) return false;
     const auto is_one_of = [&](const std::vector<absl::string_view>& marks) {
       return std::find(marks.begin(), marks.end(), found.marker) != marks.end();
     };
     if (is_one_of(grammar_.calls) || is_one_of(grammar_.calls_in_section)) {
-      place_ = Place::kCall;
+      GoToCalls();
       return true;
     }
     DropHeld(found.marker.size());
@@ -149,45 +162,54 @@ class MarkedParser : public OutputParser {
     return true;
   }
 
-  bool StepCall(bool at_end, Deltas* out) {
-    const bool too_long = held_.size() > kMostCallBytes;
-    CallScanner scanner(absl::string_view(held_).substr(0, kMostCallBytes), at_end && !too_long);
-    Calls calls = grammar_.read(*tools_, &scanner);
-    const CallReading reading = scanner.Result(std::move(calls));
-    switch (reading.state) {
-      case CallReading::State::kDone: PutOutCalls(reading.calls, reading.bytes, out); break;
-      case CallReading::State::kMore:
-        if (!too_long) return false;
-        // What a code point cut here has left follows at once.
-        PutOut(OutputKind::kContent, kMostCallBytes, out);
-        break;
-      case CallReading::State::kBad:
-        // A byte at least: what begins with a mark would be read as a call again.
-        PutOut(OutputKind::kContent, std::max<size_t>(reading.bytes, 1), out);
-        break;
+  void GoToCalls() {
+    BeginCalls(MakeCallReader(format_, grammar_, *tools_));
+    place_ = Place::kCalls;
+    space_before_calls_ = space_.size();
+  }
+
+  bool StepInCalls(bool at_end, Deltas* out) {
+    const CallsStep step = StepCalls(at_end, out);
+    if (step == CallsStep::kNone) return false;
+    if (step == CallsStep::kNoCall) {
+      PutOut(OutputKind::kContent, bytes_of_no_call(), out);
+    } else {
+      had_calls_ = in_section_ = true;
+      ChooseContentMarks();
     }
+    if (step == CallsStep::kSome) return true;
     drops_space_ = false;
+    place_ = step == CallsStep::kBroken ? Place::kBrokenCall : Place::kContent;
+    return true;
+  }
+
+  bool StepInBrokenCall(bool at_end, Deltas* out) {
+    std::vector<absl::string_view> ends = content_marks_;
+    if (!grammar_.call_end.empty()) ends.push_back(grammar_.call_end);
+    const absl::string_view end = StepBrokenCall(ends, at_end, out);
+    if (end.empty()) return false;
+    if (end == grammar_.call_end) DropHeld(end.size());
     place_ = Place::kContent;
     return true;
   }
 
-  // off held_, into space_ or nowhere
+  // off what is held, into space_ or nowhere
   void SkipSpace() {
-    const size_t bytes = LeadingSpace(held_);
+    const size_t bytes = LeadingSpace(held());
     if (!drops_space_) space_ += TextOfHeld(bytes);
     DropHeld(bytes);
   }
 
-  // The first of `marks` is what held_ begins with (kYes), or may turn out to begin with.
+  // What is held begins with one of `marks`, or may turn out to.
   bool Begins(const std::vector<absl::string_view>& marks, bool at_end, bool* perhaps) const {
     return std::any_of(marks.begin(), marks.end(), [&](absl::string_view mark) {
-      const MarkerFit fit = FitMarker(held_, mark, at_end);
+      const MarkerFit fit = FitMarker(held(), mark, at_end);
       *perhaps |= fit == MarkerFit::kPerhaps;
       return fit == MarkerFit::kYes;
     });
   }
 
-  // Text at the beginning of held_. White space is held back until it is known what follows.
+  // The first bytes of what is held. White space is held back until it is known what follows.
   void PutOut(OutputKind kind, size_t bytes, Deltas* out) {
     if (bytes == 0) return;
     const std::string held = TextOfHeld(bytes);
@@ -195,22 +217,19 @@ class MarkedParser : public OutputParser {
     const absl::string_view text = held;
     const bool holds_space = kind == OutputKind::kReasoning || reads_calls_;
     const size_t trailing = holds_space ? TrailingSpace(text) : 0;
-    if (trailing < text.size()) AppendDelta(kind, std::exchange(space_, ""), out);
-    AppendDelta(kind, text.substr(0, text.size() - trailing), out);
+    if (trailing < text.size()) Append(kind, ClearSpace(), out);
+    Append(kind, text.substr(0, text.size() - trailing), out);
     space_.append(held, text.size() - trailing, trailing);
     if (space_.size() > kMostSpace) {
       const size_t certain = space_.size() - kMostSpace;
-      AppendDelta(kind, absl::string_view(space_).substr(0, certain), out);
+      Append(kind, absl::string_view(space_).substr(0, certain), out);
       space_.erase(0, certain);
+      space_before_calls_ -= std::min(space_before_calls_, certain);
     }
   }
 
-  void PutOutCalls(const Calls& calls, size_t bytes, Deltas* out) {
-    for (const ToolCall& call : calls) AppendCall(call, out);
-    DropHeld(bytes);
-    had_calls_ = true;
-    in_section_ = true;
-    ChooseContentMarks();
+  static void Append(OutputKind kind, absl::string_view text, Deltas* out) {
+    if (!text.empty()) AppendDelta({kind, std::string(text), ""}, out);
   }
 
   void ChooseContentMarks() {
@@ -224,7 +243,8 @@ class MarkedParser : public OutputParser {
     if (in_content_marks_) add({grammar_.content_close});
   }
 
-  const OutputGrammar grammar_;
+  const OutputFormat format_;
+  OutputGrammar grammar_;  // constant after construction
   const std::shared_ptr<const OutputTools> tools_;
   const bool reads_calls_;
   Place place_ = Place::kStart;
@@ -235,14 +255,16 @@ class MarkedParser : public OutputParser {
   bool had_calls_ = false;
   std::vector<absl::string_view> reasoning_ends_;
   std::vector<absl::string_view> content_marks_;
-  std::string space_;  // before held_
+  std::string space_;  // before what is held
+  // Of that, bytes that stand before calls: they have come to their end, though they leave only if content follows.
+  size_t space_before_calls_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<OutputParser> MakeMarkedParser(OutputGrammar grammar, const OutputStart& start,
+std::unique_ptr<OutputParser> MakeMarkedParser(OutputFormat format, const OutputStart& start,
                                                std::shared_ptr<const OutputTools> tools) {
-  return std::make_unique<MarkedParser>(std::move(grammar), start, std::move(tools));
+  return std::make_unique<MarkedParser>(format, start, std::move(tools));
 }
 
 }  // namespace stagecoach

@@ -5,26 +5,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "coordinator/text/output/call_scanner.h"
+#include "coordinator/text/output/call_reader.h"
 #include "coordinator/text/output/output_parser.h"
 
 namespace stagecoach {
-
-// Reads a call as one format writes it (call_readers.cc), from its first marker on. No calls: it cannot be read.
-using Calls = std::vector<ToolCall>;
-using CallReader = Calls(const OutputTools& tools, CallScanner* scanner);
-
-// {"name": "F", "arguments": {...}}, or a list of these, between two markers; empty: there is no second one.
-Calls ReadMarkedJson(absl::string_view open, absl::string_view close, CallScanner* scanner);
-
-// A name between markers and an object of JSON.
-CallReader ReadDeepseekV31, ReadDeepseekR1, ReadKimi, ReadMistralArgs;
-// The whole message is an object of JSON, or a call in Python's manner after a marker; the function is one of `tools`.
-CallReader ReadLlama;
-// Every argument in tags of its own.
-CallReader ReadQwenCoder, ReadGlm, ReadMinimax, ReadDeepseekV32;
-// Values in a language of their own: Python's, Gemma's.
-CallReader ReadLfm2, ReadGemma4;
 
 // The marks of a format: reasoning first, then content with calls among it. Every mark begins with an ASCII character,
 // so that text is never cut within a code point.
@@ -36,11 +20,11 @@ struct OutputGrammar {
   std::vector<absl::string_view> calls_in_reasoning;  // marks of calls that end it without `close`
   bool space_first = false;                           // the format has white space before all content
 
-  std::vector<absl::string_view> calls;             // what a call begins with
+  std::vector<absl::string_view> calls;             // what a call begins with; none: there are no calls
   std::vector<absl::string_view> calls_in_section;  // further ones after the first call
   std::vector<absl::string_view> section_ends;      // once after calls
   bool calls_at_start_only = false;
-  CallReader* read = nullptr;
+  absl::string_view call_end;  // what a call ends with, or absent
 
   std::vector<absl::string_view> silent;  // in content, and no part of it
   // Around all content, or absent.
@@ -51,7 +35,11 @@ struct OutputGrammar {
 // Of every format but kHarmony, whose text is a row of messages.
 OutputGrammar GrammarOf(OutputFormat format);
 
-std::unique_ptr<OutputParser> MakeMarkedParser(OutputGrammar grammar, const OutputStart& start,
+// Of a block of calls of a format that has some (call_readers.cc). `grammar` is the format's; both outlive what it
+// makes.
+std::unique_ptr<CallReader> MakeCallReader(OutputFormat format, const OutputGrammar& grammar, const OutputTools& tools);
+
+std::unique_ptr<OutputParser> MakeMarkedParser(OutputFormat format, const OutputStart& start,
                                                std::shared_ptr<const OutputTools> tools);
 // Of kHarmony.
 std::unique_ptr<OutputParser> MakeHarmonyParser(const OutputStart& start, std::shared_ptr<const OutputTools> tools);

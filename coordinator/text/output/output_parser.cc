@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/value_range.h"
 #include "common/json/json_value.h"
+#include "coordinator/text/output/call_reader.h"
 #include "coordinator/text/output/output_grammar.h"
 
 namespace stagecoach {
@@ -48,10 +50,18 @@ const Json* Member(const Json& object, const char* key) {
   return member != object.end() ? &*member : nullptr;
 }
 
+bool HasAny(const Json* list, bool (*fits)(const Json&)) {
+  return list != nullptr && list->is_array() && std::any_of(list->begin(), list->end(), fits);
+}
+
+// Many generators write what may be absent as {"anyOf": [{"type": "string"}, {"type": "null"}]}.
 bool AllowsText(const Json& schema) {
-  const Json* type = schema.is_object() ? Member(schema, "type") : nullptr;
-  if (type == nullptr) return false;
-  return *type == "string" || (type->is_array() && std::find(type->begin(), type->end(), "string") != type->end());
+  if (!schema.is_object()) return false;
+  if (const Json* type = Member(schema, "type"); type != nullptr) {
+    return *type == "string" || HasAny(type, [](const Json& name) { return name == "string"; });
+  }
+  return HasAny(Member(schema, "enum"), [](const Json& value) { return value.is_string(); }) ||
+         HasAny(Member(schema, "anyOf"), AllowsText) || HasAny(Member(schema, "oneOf"), AllowsText);
 }
 
 // Longer than any marker that opens reasoning, and what stands about it.
@@ -125,13 +135,25 @@ OutputTools::Parameter OutputTools::Find(absl::string_view function, absl::strin
   return found != parameters->second.end() ? found->second : Parameter::kUnknown;
 }
 
+void AppendDelta(OutputDelta delta, std::vector<OutputDelta>* deltas) {
+  if (!deltas->empty() && deltas->back().kind == delta.kind) {
+    deltas->back().text += delta.text;
+  } else {
+    deltas->push_back(std::move(delta));
+  }
+}
+
+OutputParser::OutputParser() = default;
+OutputParser::~OutputParser() = default;
+
 std::vector<OutputDelta> OutputParser::Feed(absl::string_view text) {
-  held_.append(text.data(), text.size());
+  if (begin_ > text_.size() / 2) text_.erase(0, std::exchange(begin_, 0));
+  text_.append(text.data(), text.size());
   return Advance(/*at_end=*/false);
 }
 
 std::vector<OutputDelta> OutputParser::FeedControl(absl::string_view text) {
-  const size_t begin = dropped_bytes_ + held_.size();
+  const size_t begin = dropped_bytes_ + held().size();
   control_.push_back({begin, begin + text.size()});
   return Feed(text);
 }
@@ -146,36 +168,52 @@ OutputParser::Deltas OutputParser::Advance(bool at_end) {
   return out;
 }
 
-void OutputParser::AppendDelta(OutputKind kind, absl::string_view text, Deltas* out) {
-  if (text.empty()) return;
-  if (!out->empty() && out->back().kind == kind) {
-    out->back().text.append(text.data(), text.size());
-  } else {
-    out->push_back({kind, std::string(text), ""});
+void OutputParser::BeginCalls(std::unique_ptr<CallReader> reader) { reader_ = std::move(reader); }
+
+OutputParser::CallsStep OutputParser::StepCalls(bool at_end, Deltas* out) {
+  const uint64_t scanned_before = reader_->scanned_bytes();
+  const CallReader::State state = reader_->Read(held(), at_end);
+  scanned_bytes_ += reader_->scanned_bytes() - scanned_before;
+  const size_t released = reader_->Release(out);
+  DropHeld(released);
+  switch (state) {
+    case CallReader::State::kMore: return released > 0 ? CallsStep::kSome : CallsStep::kNone;
+    case CallReader::State::kDone: return CallsStep::kAll;
+    case CallReader::State::kBad: break;
   }
+  return reader_->in_call() ? CallsStep::kBroken : CallsStep::kNoCall;
 }
 
-void OutputParser::AppendCall(const ToolCall& call, Deltas* out) {
-  out->push_back({OutputKind::kCallStart, call.name, call.id});
-  out->push_back({OutputKind::kCallArguments, call.arguments, ""});
-  out->push_back({OutputKind::kCallEnd, "", ""});
+size_t OutputParser::bytes_of_no_call() const {
+  return std::min(held().size(), std::max<size_t>(reader_->position(), 1));
+}
+
+absl::string_view OutputParser::StepBrokenCall(absl::Span<const absl::string_view> ends, bool at_end, Deltas* out) {
+  const MarkerPlace found = FindMarker(held(), ends, at_end);
+  const std::string text = TextOfHeld(found.position);
+  if (!text.empty()) AppendDelta({OutputKind::kCallArguments, text, ""}, out);
+  DropHeld(found.position);
+  if (!found.marker.empty()) out->push_back({OutputKind::kCallEnd, "", ""});
+  return found.marker;
 }
 
 std::string OutputParser::TextOfHeld(size_t bytes) const {
+  const absl::string_view held = this->held();
   std::string text;
   size_t at = 0;
   for (const Range& control : control_) {
     // One of which a part was taken before is left out to its end.
     const size_t begin = std::max(control.begin, dropped_bytes_) - dropped_bytes_;
     if (begin >= bytes) break;
-    text.append(held_, at, begin - at);
+    absl::StrAppend(&text, held.substr(at, begin - at));
     at = std::min(control.end - dropped_bytes_, bytes);
   }
-  return text.append(held_, at, bytes - at);
+  absl::StrAppend(&text, held.substr(at, bytes - at));
+  return text;
 }
 
 void OutputParser::DropHeld(size_t bytes) {
-  held_.erase(0, bytes);
+  begin_ += bytes;
   dropped_bytes_ += bytes;
   while (!control_.empty() && control_.front().end <= dropped_bytes_) control_.pop_front();
 }
@@ -183,7 +221,7 @@ void OutputParser::DropHeld(size_t bytes) {
 std::unique_ptr<OutputParser> OutputParser::Make(OutputFormat format, const OutputStart& start,
                                                  std::shared_ptr<const OutputTools> tools) {
   if (format == OutputFormat::kHarmony) return MakeHarmonyParser(start, std::move(tools));
-  return MakeMarkedParser(GrammarOf(format), start, std::move(tools));
+  return MakeMarkedParser(format, start, std::move(tools));
 }
 
 }  // namespace stagecoach

@@ -6,13 +6,15 @@
 // MODEL gives the tokenizer; its own chat template, else chatml, writes conversations. PORT 0, the default: any, which
 // is printed. SCRIPT is a JSON file:
 //
-//   {"context": 4096, "max_running": 8, "max_num_queued_reqs": 128, "load_ms": 0,
+//   {"context": 4096, "max_running": 8, "max_num_queued_reqs": 128, "load_ms": 0, "drain_timeout_ms": 30000,
+//    "chat_template": "the text of a template, in place of the model's",
 //    "answers": [{"when": "weather", "text": "It rains.", "first_ms": 0, "each_ms": 0}, ...]}
 //
 // The first answer whose `when` is in the prompt's text is given, one without `when` always. Its text is tokenized, the
 // texts of control tokens in it become those tokens, and the answer ends after it. A prompt that none of them fits
 // comes back as it is.
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -54,15 +56,20 @@ absl::Status Serve(const std::vector<std::string>& words) {
   if (words.size() < 2) return UsageError("expected MODEL SCRIPT [PORT [KEYS]]");
   ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(words[1]));
   ASSIGN_OR_RETURN(const Json script, ParseJson(text));
-  ASSIGN_OR_RETURN(std::unique_ptr<OpenedModel> model, OpenServedModel(words[0], "auto", {}));
+  ChatTemplateChoice choice;
+  if (const std::string given = script.value("chat_template", ""); !given.empty()) {
+    choice.given = ChatTemplateSource{.name = "the script's", .text = given};
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<OpenedModel> model, OpenServedModel(words[0], "auto", choice));
   if (!model->chat->usable(/*with_tools=*/false).ok()) {
-    ChatTemplateChoice choice;
     choice.built_in = "chatml";
     ASSIGN_OR_RETURN(model, OpenServedModel(words[0], "auto", choice));
   }
   const Tokenizer& tokenizer = *model->front.tokenizer;
   testing::ScriptedEngineOptions engine_options;
   engine_options.context = script.value("context", 4096);
+  engine_options.blocks =
+      std::max(engine_options.blocks, static_cast<int>(engine_options.context) / engine_options.block_tokens);
   engine_options.max_running = script.value("max_running", 8);
   engine_options.ready = script.value("load_ms", 0) == 0;
   engine_options.script = [lines = ReadLines(script, tokenizer), &tokenizer](const pb::SubmitRequest& submit) {
@@ -84,6 +91,7 @@ absl::Status Serve(const std::vector<std::string>& words) {
   }
   ServingOptions serving;
   serving.calls.queue.requests = script.value("max_num_queued_reqs", 128);
+  serving.drain_timeout = absl::Milliseconds(script.value("drain_timeout_ms", int64_t{30'000}));
   serving.facts.version = "scripted";
   ServedModel served = model->Served();
   served.sampling.temperature = 1;

@@ -226,6 +226,28 @@ TEST(RecoveringServer, ToldToEndWhileItRecoversItAnswersWhatItTook) {
   EXPECT_EQ(result.exit_code, 0) << result;
 }
 
+// What has left of a call is never taken back, so what follows has to fit.
+TEST(RecoveringServer, ACallOfAToolGoesOnWhereItsStageWasKilled) {
+  const TempDir directory;
+  Server server(CoordinatorProgram(), Joined(CallingServer(directory, 60), SlowStages({})));
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  Question question = AsStream(ToolQuestion("What is here?", 200, 1));
+  const RecordedAnswer calm = Record(server.url(), question);
+  EXPECT_EQ(calm.choices.at(0).finish_reason, "tool_calls") << calm.ToString();
+  question.body["cache_salt"] = "disturbed";
+  Disturber disturber(&server);
+  bool killed = false;
+  const RecordedAnswer answer = Record(server.url(), question, [&](const RecordedAnswer& so_far) {
+    if (!killed && so_far.text().size() > 300) {
+      killed = true;
+      EXPECT_TRUE(disturber.Signal(SIGKILL));
+    }
+    return true;
+  });
+  EXPECT_TRUE(killed);
+  ExpectTheSame({answer}, {calm});
+}
+
 TEST(RecoveringServer, WhenNoJobStaysUpEveryAnswerEndsWithThatAndSoDoesTheServer) {
   ReadyServer server(SlowStages({"--relaunch-timeout", "0"}));
   const std::vector<Question> questions = {AsStream(ChatQuestion("Go on.", 500, 1)), ChatQuestion("Go on.", 500, 2),

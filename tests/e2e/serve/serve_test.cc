@@ -124,6 +124,7 @@ TEST(Serve, SaysWhichPortItFoundAlsoWhenItIsQuietAndWrongOptionsEndWithAMessage)
           {"--queue-timeout soon", 2, "'soon' is not a duration"},
           {"--max-num-queued-reqs 0", 2, "--max-num-queued-reqs: 0 is out of range"},
           {"--reasoning-field thoughts", 2, "'thoughts' is not one of"},
+          {"--tool-parser hermes", 2, "'hermes' is not one of auto, none, hermes_json"},
           {"--hosts node1:2,", 2, "--hosts: ''"},
       },
       Refusal::kAnyLines, directory.path());
@@ -143,6 +144,29 @@ TEST(Serve, WithoutStandardStreamsNothingElseHasTheirNumbers) {
   EXPECT_EQ(Record(server.url(), Completion(4, 1)).status, 200);
   EXPECT_EQ(server.End().exit_code, 0);
   EXPECT_THAT(ReadFileOrDie(log), HasSubstr("\"status\":200"));
+}
+
+TEST(Serve, AModelThatCallsAToolIsAnsweredWithTheCallWholeAndAsAStream) {
+  const TempDir directory;
+  Server server(CoordinatorProgram(), Joined(CallingServer(directory, 2), {"--pp", "2"}));
+  ASSERT_TRUE(server.AwaitReady()) << server.process().err();
+  const Question question = ToolQuestion("What is here?", 100, 1);
+  const Json body = Json::parse(server.Post(kChatPath, question.body).body);
+  const Json choice = body["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls") << choice;
+  EXPECT_EQ(choice["message"]["content"], "Let me look.");
+  ASSERT_EQ(choice["message"].value("tool_calls", Json::array()).size(), 1u) << choice;
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"],
+            Json({{"name", "look"}, {"arguments", R"({"where": "word 0; word 1; "})"}}));
+  EXPECT_EQ(choice["logprobs"]["content"].size(), 8u);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 9) << "and the one that ended it";
+  const RecordedAnswer whole = Record(server.url(), question), stream = Record(server.url(), AsStream(question));
+  EXPECT_TRUE(stream.complete) << stream.error;
+  EXPECT_EQ(stream.text(), R"(Let me look.look{"where": "word 0; word 1; "})");
+  EXPECT_EQ(stream.ToString(), whole.ToString());
+  Json untold = question.body;
+  untold.erase("tools");
+  EXPECT_THAT(server.Post(kChatPath, untold).body, HasSubstr("<tool_call>")) << "nobody asked for calls";
 }
 
 // The socket of a client that says nothing.

@@ -41,7 +41,11 @@ void TakeJson(const Json& json, RecordedAnswer* answer) {
   for (const Json& part : json.value("choices", Json::array())) {
     RecordedAnswer::Choice& choice = answer->choices[part["index"]];
     for (const char* of : {"delta", "message"}) {
-      if (part.contains(of) && part[of].contains("content")) choice.text += part[of]["content"];
+      if (!part.contains(of)) continue;
+      if (part[of].contains("content") && part[of]["content"].is_string()) choice.text += part[of]["content"];
+      for (const Json& call : part[of].value("tool_calls", Json::array())) {
+        choice.text += call["function"].value("name", "") + call["function"]["arguments"].get<std::string>();
+      }
     }
     choice.text += part.value("text", "");
     if (part["finish_reason"].is_string()) choice.finish_reason = part["finish_reason"];
@@ -109,6 +113,12 @@ Question ChatQuestion(const std::string& message, int tokens, int seed) {
            {"seed", seed},
            {"logprobs", true},
            {"top_logprobs", 3}}};
+}
+
+Question ToolQuestion(const std::string& message, int tokens, int seed) {
+  Question question = ChatQuestion(message, tokens, seed);
+  question.body["tools"] = Json::array({{{"type", "function"}, {"function", {{"name", "look"}}}}});
+  return question;
 }
 
 Question MixedQuestion(int i, int tokens) {

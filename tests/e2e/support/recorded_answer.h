@@ -21,7 +21,7 @@ struct RecordedAnswer {
     std::string details;  // what else that API says of it: bytes, the best ones, the place in the text
   };
   struct Choice {
-    std::string text;
+    std::string text;  // and calls of tools, as they are written
     std::string finish_reason;
     std::vector<Token> tokens;
   };
@@ -55,6 +55,8 @@ Question AsStream(Question question);
 Question CompletionQuestion(const std::string& prompt, int tokens, int seed);
 // The same of a conversation of one message.
 Question ChatQuestion(const std::string& message, int tokens, int seed);
+// The same of a model that may call the tool `look`.
+Question ToolQuestion(const std::string& message, int tokens, int seed);
 // Number `i` of a mixture of both APIs, whole and streamed, with two choices, penalties, stop strings, biases, sampled
 // and greedy.
 Question MixedQuestion(int i, int tokens);

@@ -6,6 +6,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/testing/models/model_parts.h"
+#include "tests/testing/models/reciting_model.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -34,6 +36,18 @@ bool Server::AwaitReady(double timeout_s) { return process_->WaitForOutput("read
 ProgramResult Server::End(int signal) {
   process_->Kill(signal);
   return process_->Wait(60);
+}
+
+Words CallingServer(const TempDir& directory, int words) {
+  std::vector<std::string> tokens = {"Let me look.\n", "<tool_call>", "\n{\"name\": \"look\", ",
+                                     "\"arguments\": {\"where\": \""};
+  for (int i = 0; i < words; ++i) tokens.push_back(absl::StrCat("word ", i, "; "));
+  tokens.insert(tokens.end(), {"\"}}", "\n</tool_call>"});
+  const std::string model = WriteModel(directory.File("calling.gguf"), RecitingModel(tokens));
+  WriteFileOrDie(directory.File("calling.jinja"),
+                 "{% for t in tools %}<tool_call>{{ t.function.name }} and arguments{% endfor %}"
+                 "{% for m in messages %}{{ m.content }}\n{% endfor %}");
+  return {"serve", "-m", model, "--port", "0", "--chat-template-file", directory.File("calling.jinja")};
 }
 
 HttpReply Server::Call(const HttpCall& call) const {

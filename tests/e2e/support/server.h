@@ -51,6 +51,10 @@ class ReadyServer : public Server {
   explicit ReadyServer(const Words& more) : Server(more) { EXPECT_TRUE(AwaitReady()) << process().err(); }
 };
 
+// A model that says "Let me look.", calls the tool `look`, whose argument `where` is so many words, each of them a
+// token, and ends. The words of its server's command line; its files lie in `directory`.
+Words CallingServer(const TempDir& directory, int words);
+
 }  // namespace stagecoach::testing
 
 #endif  // STAGECOACH_TESTS_E2E_SUPPORT_SERVER_H_

@@ -139,6 +139,8 @@ TEST(JsonInput, ShowsLittleOfALongText) {
 TEST(JsonInput, RefusesAKeyThatStandsTwiceInOneObject) {
   EXPECT_EQ(ParseFailure(R"({"a": {"b": 1}, "b": 2, "b": 3})"),
             "expected every key once in an object, found \"b\" twice");
+  EXPECT_EQ(CompactJson(ParseJson(R"({"b": 2, "a": 1, "b": 3})", RepeatedKeys::kLastCounts).value()),
+            R"({"b":3,"a":1})");
 }
 
 std::string WithKeys(size_t keys) {

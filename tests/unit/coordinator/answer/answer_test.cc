@@ -1,5 +1,6 @@
 #include "coordinator/answer/answer.h"
 
+#include "absl/strings/match.h"
 #include "common/json/json_value.h"
 #include "gtest/gtest.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
@@ -23,11 +24,12 @@ struct AnswerTest : ::testing::Test {
   }
 
   // Parted, with a tool f.
-  Answer Make(std::vector<std::string> stops) {
+  Answer Make(std::vector<std::string> stops, bool one_call = false, OutputFormat format = OutputFormat::kHermesJson) {
     auto tools =
         std::make_shared<const OutputTools>(Json::parse(R"([{"type": "function", "function": {"name": "f"}}])"));
-    return {tokenizer_.get(),
-            {.stops = std::move(stops), .parser = OutputParser::Make(OutputFormat::kHermesJson, {}, std::move(tools))}};
+    return {
+        tokenizer_.get(),
+        {.stops = std::move(stops), .parser = OutputParser::Make(format, {}, std::move(tools)), .one_call = one_call}};
   }
   // As it is.
   Answer Raw(std::vector<std::string> stops) { return {tokenizer_.get(), {.stops = std::move(stops)}}; }
@@ -42,6 +44,12 @@ struct AnswerTest : ::testing::Test {
     event.finished.emplace();
     event.finished->set_reason(reason);
     return event;
+  }
+  std::vector<TokenId> Call(const std::string& arguments) {
+    std::vector<TokenId> tokens = Bytes(R"({"name": "f", "arguments": )" + arguments + "}");
+    tokens.insert(tokens.begin(), call_);
+    tokens.push_back(end_call_);
+    return tokens;
   }
   static std::vector<TokenId> Bytes(const std::string& text) {
     std::vector<TokenId> tokens;
@@ -77,11 +85,11 @@ TEST_F(AnswerTest, ControlTokensArePrintedForTheParserButNotTheOneThatEndsTheAns
   EXPECT_EQ(Take(Of({end_think_}), &answer), "");
   EXPECT_EQ(Take(Of(Bytes("Hi")), &answer), "C(Hi)");
   EXPECT_EQ(Take(Of({call_}), &answer), "");
-  EXPECT_EQ(Take(Of(Bytes("{\"name\": \"f\"}")), &answer), "");
-  EXPECT_EQ(Take(Of({end_call_}), &answer), "N(f)A({})E()");
+  EXPECT_EQ(Take(Of(Bytes("{\"name\": \"f\"}")), &answer), "N(f)A({})E()");
+  EXPECT_EQ(Take(Of({end_call_}), &answer), "");
   EXPECT_EQ(Take(Of({end_}), &answer), "");
   EXPECT_EQ(Take(End(pb::RequestFinished::REASON_STOP), &answer), "");
-  EXPECT_EQ(answer.finish_reason(), "stop");
+  EXPECT_EQ(answer.finish_reason(), "tool_calls");
   EXPECT_EQ(answer.reasoning_tokens(), 3);
 }
 
@@ -130,13 +138,13 @@ TEST_F(AnswerTest, StopStringsAreSoughtInContentAlone) {
   EXPECT_EQ(Take(Of(Bytes("END END")), &answer), "R(END END)");
   EXPECT_EQ(Take(Of({end_think_}), &answer), "");
   EXPECT_EQ(Take(Of({call_}), &answer), "");
-  EXPECT_EQ(Take(Of(Bytes(R"({"name": "f", "arguments": {"a": "END"}})")), &answer), "");
-  EXPECT_EQ(Take(Of({end_call_}), &answer), R"(N(f)A({"a": "END"})E())");
+  EXPECT_EQ(Take(Of(Bytes(R"({"name": "f", "arguments": {"a": "END"}})")), &answer), R"(N(f)A({"a": "END"})E())");
+  EXPECT_EQ(Take(Of({end_call_}), &answer), "");
   EXPECT_EQ(Take(Of(Bytes("the E")), &answer), "C(the )");
   EXPECT_EQ(Take(Of(Bytes("ND of")), &answer), "");
   EXPECT_TRUE(answer.stopped_by_text());
   EXPECT_EQ(answer.stop_string(), "END");
-  EXPECT_EQ(answer.finish_reason(), "stop");
+  EXPECT_EQ(answer.finish_reason(), "tool_calls");
   EXPECT_EQ(Take(Of(Bytes("more")), &answer), "");
 }
 
@@ -149,6 +157,102 @@ TEST_F(AnswerTest, AStopStringDoesNotReachOverACall) {
   EXPECT_EQ(Take(Of(call), &answer), "C(A)N(f)A({})E()");
   EXPECT_EQ(Take(Of(Bytes("B")), &answer), "C(B)");
   EXPECT_FALSE(answer.finished());
+}
+
+TEST_F(AnswerTest, ALongCallLeavesWhileItIsWrittenAndItsTokensWithIt) {
+  Answer answer = Make({});
+  const std::vector<TokenId> tokens = Call(R"({"a": ")" + std::string(600, 'x') + R"(\\n"})");
+  std::string arguments;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    for (const OutputDelta& delta : answer.Take(Of({tokens[i]}))) {
+      if (delta.kind == OutputKind::kCallArguments) arguments += delta.text;
+    }
+    const bool is_trial = i + std::string("<tool_call>").size() < OutputParser::kTrialBytes;
+    EXPECT_EQ(arguments.empty(), is_trial) << i;
+    EXPECT_LE(answer.released_tokens(), is_trial ? 0 : i + 1) << i;
+    EXPECT_GE(answer.released_tokens(), is_trial ? 0 : i) << "an escape waits for its end";
+  }
+  EXPECT_EQ(arguments, R"({"a": ")" + std::string(600, 'x') + R"(\\n"})");
+  EXPECT_EQ(answer.TakeListed().size(), tokens.size());
+  EXPECT_EQ(answer.calls(), 1);
+  EXPECT_FALSE(answer.ended_by_call());
+}
+
+TEST_F(AnswerTest, AnAnswerWithCallsThatCameToItsEndSaysSo) {
+  const auto reason = [&](const std::vector<TokenId>& tokens, pb::RequestFinished::Reason finished) {
+    Answer answer = Make({});
+    Take(Of(tokens), &answer);
+    Take(End(finished), &answer);
+    return answer.finish_reason();
+  };
+  EXPECT_EQ(reason(Call("{}"), pb::RequestFinished::REASON_STOP), "tool_calls");
+  EXPECT_EQ(reason(Call("{}"), pb::RequestFinished::REASON_LENGTH), "length");
+  EXPECT_EQ(reason(Call("{}"), pb::RequestFinished::REASON_CANCELLED), "cancelled");
+  EXPECT_EQ(reason(Call("[]"), pb::RequestFinished::REASON_STOP), "stop") << "that is no call";
+}
+
+TEST_F(AnswerTest, TheTokenThatEndedAnAnswerWithCallsIsNotListed) {
+  Answer answer = Make({});
+  std::vector<TokenId> tokens = Call("{}");
+  tokens.push_back(end_);
+  Take(Of(tokens), &answer);
+  Take(End(pb::RequestFinished::REASON_STOP), &answer);
+  EXPECT_EQ(answer.TakeListed().size(), tokens.size() - 1);
+}
+
+TEST_F(AnswerTest, ACallThatTheLimitCutKeepsWhatHasLeft) {
+  Answer answer = Make({});
+  std::vector<TokenId> tokens = Call(R"({"a": ")" + std::string(300, 'x') + R"(")");
+  tokens.resize(tokens.size() - 2);
+  Take(Of(tokens), &answer);
+  EXPECT_EQ(answer.calls(), 0);
+  EXPECT_EQ(Take(End(pb::RequestFinished::REASON_LENGTH), &answer), "E()");
+  EXPECT_EQ(answer.calls(), 1);
+  EXPECT_EQ(answer.finish_reason(), "length");
+}
+
+TEST_F(AnswerTest, WhereOneCallIsWantedTheAnswerEndsBehindIt) {
+  std::vector<TokenId> tokens = Bytes("Hm.");
+  for (int calls = 0; calls < 2; ++calls) {
+    const std::vector<TokenId> call = Call("{}");
+    tokens.insert(tokens.end(), call.begin(), call.end());
+  }
+  for (const size_t cut : {tokens.size(), size_t{1}}) {
+    Answer answer = Make({}, /*one_call=*/true);
+    std::string all;
+    for (size_t i = 0; i < tokens.size(); i += cut) {
+      all += Take(Of({tokens.begin() + i, tokens.begin() + i + cut}), &answer);
+    }
+    EXPECT_TRUE(absl::EndsWith(all, "N(f)A({})E()")) << all;
+    EXPECT_EQ(answer.text(), "Hm.");
+    EXPECT_EQ(answer.calls(), 1);
+    EXPECT_TRUE(answer.ended_by_call());
+    EXPECT_FALSE(answer.stopped_by_text());
+    EXPECT_EQ(answer.finish_reason(), "tool_calls");
+    EXPECT_EQ(answer.tokens().size(), 3 + Call("{}").size() - 1) << "what follows is not even counted";
+    EXPECT_EQ(answer.TakeListed().size(), answer.tokens().size());
+    EXPECT_EQ(Take(End(pb::RequestFinished::REASON_CANCELLED), &answer), "");
+    EXPECT_EQ(answer.finish_reason(), "tool_calls");
+  }
+}
+
+TEST_F(AnswerTest, WhereOneCallIsWantedAListOfThemEndsBehindTheFirst) {
+  Answer answer = Make({}, /*one_call=*/true, OutputFormat::kMistralV3);
+  EXPECT_EQ(Take(Of(Bytes(R"([TOOL_CALLS][{"name": "f"}, {"name": "f"}])")), &answer), "N(f)A({})E()");
+  EXPECT_EQ(answer.calls(), 1);
+}
+
+TEST_F(AnswerTest, ACallThatOnlyTheEndCompletesEndsAsTheAnswerDid) {
+  for (const auto reason : {pb::RequestFinished::REASON_STOP, pb::RequestFinished::REASON_LENGTH}) {
+    Answer answer = Make({}, /*one_call=*/true, OutputFormat::kLlama3Json);
+    std::vector<TokenId> tokens = Bytes(R"({"name": "f", "parameters": {}})");
+    const bool is_stop = reason == pb::RequestFinished::REASON_STOP;
+    if (is_stop) tokens.push_back(end_);
+    EXPECT_EQ(Take(Of(tokens), &answer), "");
+    EXPECT_EQ(Take(End(reason), &answer), "N(f)A({})E()");
+    EXPECT_EQ(answer.finish_reason(), is_stop ? "tool_calls" : "length");
+    EXPECT_EQ(answer.TakeListed().size(), is_stop ? tokens.size() - 1 : tokens.size());
+  }
 }
 
 TEST_F(AnswerTest, ATokenIsReleasedWithTheLastByteOfItsText) {
@@ -169,6 +273,19 @@ TEST_F(AnswerTest, ATokenIsReleasedWithTheLastByteOfItsText) {
   const std::vector<int64_t> offsets(answer.text_offsets().begin(), answer.text_offsets().begin() + 5);
   EXPECT_EQ(offsets, (std::vector<int64_t>{0, 7, 8, 8, 9}));
   EXPECT_EQ(answer.finish_reason(), "length");
+}
+
+TEST_F(AnswerTest, WhiteSpaceBeforeACallHoldsBackNoTokenOfIt) {
+  Answer answer = Make({}, /*one_call=*/false, OutputFormat::kMistralArgs);
+  const std::string text = "Hi.\n", call = "[TOOL_CALLS]f[ARGS]{}";
+  for (const TokenId token : Bytes(text + call)) Take(Of({token}), &answer);
+  EXPECT_EQ(answer.released_tokens(), text.size() + call.size());
+  EXPECT_EQ(Take(Of(Bytes("Bye.")), &answer), "C(\nBye.)");
+  const std::vector<ListedToken> listed = answer.TakeListed();
+  ASSERT_EQ(listed.size(), text.size() + call.size() + 4);
+  for (size_t i = 0; i < listed.size(); ++i) {
+    EXPECT_EQ(listed[i].part, i < text.size() ? 0u : i < text.size() + call.size() ? 1u : 2u) << i;
+  }
 }
 
 TEST_F(AnswerTest, WhatIsHeldBackComesAtTheEnd) {

@@ -1,5 +1,6 @@
 #include "coordinator/text/tokenizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -440,6 +441,55 @@ TEST(EndOfGeneration, KnowsTheEndsOfEveryFamilyByTheirText) {
     const TokenId end = toy.Add(text, 3);
     EXPECT_THAT(OpenOrDie(toy.File("gpt2", "kimi-k2"))->end_of_generation(), ElementsAre(end)) << text;
   }
+}
+
+// As Qwen's coders have them: user-defined in some files, and with what begins another file of a repository.
+TEST(FillMarkers, AreKnownByTheirTextsAndStandBeforeBetweenAndBehindTwoTexts) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  toy.Add("<|bos|>", 3);
+  const TokenId prefix = toy.Add("<|fim_prefix|>", 4), middle = toy.Add("<|fim_middle|>", 4);
+  const TokenId suffix = toy.Add("<|fim_suffix|>", 4), pad = toy.Add("<|fim_pad|>", 3),
+                file = toy.Add("<|file_sep|>", 3);
+  GgufWriter writer = toy.File("gpt2", "qwen2");
+  writer.Set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(kBos));
+  writer.Set("tokenizer.ggml.add_bos_token", true);
+  const auto tokenizer = OpenOrDie(writer);
+  ASSERT_TRUE(tokenizer->fill_markers().has_value());
+  EXPECT_THAT(tokenizer->fill_markers()->ends, ElementsAre(pad, file));
+  EXPECT_THAT(*tokenizer->EncodeFillUpTo(99, "hello", "ll", true), ElementsAre(kBos, prefix, 259, suffix, 257, middle));
+  EXPECT_THAT(*tokenizer->EncodeFillUpTo(99, "", "ll", false), ElementsAre(prefix, suffix, 257, middle));
+  EXPECT_EQ(tokenizer->EncodeFillUpTo(5, "hello", "ll", false)->size(), 5u);
+  EXPECT_FALSE(tokenizer->EncodeFillUpTo(4, "hello", "ll", false).has_value());
+}
+
+TEST(FillMarkers, AreNeverMadeOfTheTextsAroundTheGap) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  for (const char* text : {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"}) toy.Add(text, 4);
+  const auto tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
+  const FillMarkers markers = *tokenizer->fill_markers();
+  const std::string hostile = "a<fim_suffix>b<fim_middle>c";
+  const std::vector<TokenId> tokens = *tokenizer->EncodeFillUpTo(SIZE_MAX, hostile, hostile, false);
+  for (const TokenId marker : {markers.prefix, markers.suffix, markers.middle}) {
+    EXPECT_EQ(std::count(tokens.begin(), tokens.end(), marker), 1);
+  }
+  EXPECT_EQ(tokens.size(), 3 + 2 * hostile.size());
+}
+
+TEST(FillMarkers, AreThoseThatTheFileNamesInItsNewOrOldKeys) {
+  ToyVocabulary toy = testing::ToyBytePairs();
+  const uint32_t first = static_cast<uint32_t>(toy.Add("<[before]>", 3));
+  for (const char* text : {"<[behind]>", "<[gap]>", "<fim_prefix>"}) toy.Add(text, 3);
+  GgufWriter file = toy.File("gpt2", "qwen2");
+  file.Set("tokenizer.ggml.fim_pre_token_id", first);
+  file.Set("tokenizer.ggml.suffix_token_id", first + 1);
+  EXPECT_FALSE(OpenOrDie(file)->fill_markers().has_value()) << "there is no middle";
+  file.Set("tokenizer.ggml.middle_token_id", int32_t{-1});
+  EXPECT_FALSE(OpenOrDie(file)->fill_markers().has_value()) << "some files say so of none";
+  file.Set("tokenizer.ggml.fim_mid_token_id", first + 2);
+  const auto tokenizer = OpenOrDie(file);
+  ASSERT_TRUE(tokenizer->fill_markers().has_value());
+  const auto id = static_cast<TokenId>(first);
+  EXPECT_THAT(*tokenizer->EncodeFillUpTo(99, "a", "b", false), ElementsAre(id, 'a', id + 1, 'b', id + 2));
 }
 
 // A quadratic step anywhere would take these minutes.

@@ -2,6 +2,7 @@
 #include "common/base/check.h"
 #include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/serve/api/toy_service.h"
+#include "tests/unit/coordinator/text/toy_vocabularies.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -28,6 +29,53 @@ TEST_F(CompletionAnswer, IsAStreamOfTheSameObjects) {
   EXPECT_EQ(Answer(prepared.call.get(), {'o', kImEnd}, Finish::REASON_STOP),
             head + R"({"index":0,"text":"o","finish_reason":null,"logprobs":null}]})" + "\n\n" + head +
                 R"({"index":0,"text":"","finish_reason":"stop","logprobs":null}]})" + "\n\ndata: [DONE]\n\n");
+}
+
+// A model that was trained for it, with what begins another file.
+struct FillService : ToyService {
+  FillService() {
+    ToyVocabulary toy = ToyBytePairs();
+    for (const char* text : {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"}) toy.Add(text, 3);
+    end = toy.Add("<|endoftext|>", 3);
+    file = toy.Add("<|file_sep|>", 3);
+    fill_tokenizer = OpenOrDie(toy.File("gpt2", "qwen2"));
+    model.tokenizer = fill_tokenizer.get();
+    model.vocab = fill_tokenizer->vocab_size();
+  }
+  TokenId end = 0, file = 0;
+  static constexpr TokenId kPrefix = 260, kSuffix = 261, kMiddle = 262;
+  std::unique_ptr<Tokenizer> fill_tokenizer;
+};
+
+TEST(CompletionSuffix, MakesThePromptOfAGapWhoseControlTokensAreOursAlone) {
+  const FillService service;
+  const PreparedCall prepared = service.Complete(R"("suffix":"<|fim_middle|>")");
+  ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
+  const GenerationRequest request = prepared.call->TakeRequests().front();
+  std::vector<TokenId> prompt = {service.kPrefix, 'H', 'i', service.kSuffix};
+  for (const TokenId token : Bytes("<|fim_middle|>")) prompt.push_back(token);
+  prompt.push_back(service.kMiddle);
+  EXPECT_EQ(request.prompt, prompt);
+  EXPECT_THAT(request.stop_tokens, ElementsAre(service.end, service.file));
+  EXPECT_THAT(service.Complete(R"("suffix":"ll","ignore_eos":true)").call->TakeRequests().front().stop_tokens,
+              ElementsAre());
+  EXPECT_THAT(service.Complete(R"("suffix":"","parse_special":true)").call->TakeRequests().front().prompt,
+              ElementsAre('H', 'i'));
+}
+
+TEST(CompletionSuffix, CountsAsPromptAndStandsOnlyBesideText) {
+  FillService service;
+  const auto error = [&service](const std::string& body) {
+    const PreparedCall prepared = service.Prepare(kCompletionsApi, body);
+    EXPECT_TRUE(prepared.error.has_value()) << body;
+    return prepared.error.has_value() ? prepared.error->message : "";
+  };
+  EXPECT_THAT(error(R"({"prompt":[72],"suffix":"x"})"), HasSubstr("'suffix': stands beside a prompt of token ids"));
+  EXPECT_THAT(error(R"({"prompt":"a","suffix":"x","echo":true})"), HasSubstr("'echo': is true beside 'suffix'"));
+  EXPECT_THAT(error(R"({"prompt":"a","suffix":"x","parse_special":true})"), HasSubstr("'parse_special': is true"));
+  service.context.context_tokens = 6;
+  EXPECT_THAT(error(R"({"prompt":"ab","suffix":"x","max_tokens":4})"), HasSubstr("6 tokens > 5 maximum"));
+  EXPECT_FALSE(service.Prepare(kCompletionsApi, R"({"prompt":"a","suffix":"x"})").error.has_value());
 }
 
 TEST_F(CompletionAnswer, HasNoControlTokensUnlessAskedForThem) {

@@ -1,6 +1,5 @@
-#include "coordinator/serve/api/conversation.h"
-
 #include "absl/strings/str_cat.h"
+#include "coordinator/serve/api/conversation/chat_messages.h"
 #include "coordinator/serve/api/model_bodies.h"
 #include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/serve/api/toy_service.h"
@@ -40,6 +39,16 @@ TEST(ChatMessages, WithoutContentSayNothing) {
   EXPECT_EQ(MessagesOf(R"([{"role":"assistant","content":null,"refusal":"no"}])")[0]["content"], "no");
   EXPECT_EQ(MessagesOf(R"([{"role":"assistant","content":[{"type":"refusal","refusal":"no"}]}])")[0]["content"], "no");
   EXPECT_EQ(MessagesOf(R"([{"role":"tool","content":null}])")[0]["content"], "");
+  for (const char* nothing : {"null", R"("")", "[]", R"([{"type":"text","text":""}])"}) {
+    EXPECT_EQ(MessagesOf(absl::StrCat(R"([{"role":"assistant","tool_calls":[{"function":{"name":"f"}}],"content":)",
+                                      nothing, "}]"))[0]["content"],
+              nullptr)
+        << "beside calls";
+  }
+  EXPECT_EQ(CompactJson(MessagesOf(
+                R"([{"role":"assistant","content":"","reasoning":"","tool_calls":[{"function":{"name":"f"}}]}])")),
+            R"([{"role":"assistant","content":null,"tool_calls":[)"
+            R"({"type":"function","function":{"name":"f","arguments":"{}"}}]}])");
   EXPECT_EQ(MessagesOf(R"([{"role":"user","content":[]}])")[0]["content"], "");
 }
 
@@ -70,6 +79,8 @@ TEST(ChatMessages, AreRefusedAtTheirPlace) {
            {R"([{"content":"x"}])", "missing_parameter", "messages[0].role"},
            {R"([{"role":7,"content":"x"}])", "invalid_value", "messages[0].role"},
            {R"([{"role":"user","content":"x"},{"role":"poet","content":"x"}])", "invalid_value", "messages[1].role"},
+           {R"([{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}])", "invalid_value",
+            "messages[0].function_call"},
            {R"([{"role":"user"}])", "missing_parameter", "messages[0].content"},
            {R"([{"role":"user","content":null}])", "missing_parameter", "messages[0].content"},
            {R"([{"role":"user","content":7}])", "invalid_value", "messages[0].content"},
@@ -111,92 +122,6 @@ TEST(ChatMessages, AreBounded) {
   };
   EXPECT_TRUE(with_parts(kMostParts));
   EXPECT_FALSE(with_parts(kMostParts + 1));
-}
-
-absl::StatusOr<ToolFields> ToolsOf(const std::string& fields) {
-  const Json body = Json::parse("{" + fields + "}");
-  FieldReader reader(&body);
-  return ReadTools(&reader);
-}
-
-constexpr char kTwoTools[] = R"("tools":[{"type":"function","function":{"name":"a","parameters":{"type":"object"}}},)"
-                             R"({"type":"function","function":{"name":"b","description":"d"}}])";
-
-TEST(ChatTools, AreFunctionsAsTheyWereSent) {
-  const absl::StatusOr<ToolFields> tools = ToolsOf(kTwoTools);
-  ASSERT_EQ(tools.status().ToString(), "OK");
-  EXPECT_EQ(CompactJson(tools->tools), R"([{"type":"function","function":{"name":"a","parameters":{"type":"object"}}},)"
-                                       R"({"type":"function","function":{"name":"b","description":"d",)"
-                                       R"("parameters":{"type":"object","properties":{}}}}])");
-}
-
-TEST(ChatTools, OfOthersMachineryAreSkippedAndNamed) {
-  const absl::StatusOr<ToolFields> tools =
-      ToolsOf(R"("tools":[{"type":"web_search"},{"type":"mcp","x":1},{"type":"custom","custom":{"name":"c"}}])");
-  ASSERT_EQ(tools.status().ToString(), "OK");
-  EXPECT_THAT(tools->ignored, ElementsAre("tools.web_search", "tools.mcp"));
-  ASSERT_EQ(tools->tools.size(), 1u);
-  EXPECT_EQ(tools->tools[0]["function"]["parameters"]["required"], Json({"input"}));
-}
-
-TEST(ChatTools, ThatShallBindTheModelAreTakenAndSaidNotTo) {
-  const absl::StatusOr<ToolFields> tools = ToolsOf(
-      R"("tools":[{"type":"function","function":{"name":"a","strict":true}},{"type":"function","function":{"name":"b",)"
-      R"("strict":true}},{"type":"function","function":{"name":"c","strict":false}}])");
-  ASSERT_EQ(tools.status().ToString(), "OK");
-  EXPECT_EQ(tools->tools.size(), 3u);
-  EXPECT_THAT(tools->ignored, ElementsAre("tools.strict"));
-}
-
-TEST(ChatTools, CanBeChosenFrom) {
-  EXPECT_EQ(ToolsOf(std::string(kTwoTools) + R"(,"tool_choice":"auto")")->tools.size(), 2u);
-  EXPECT_EQ(ToolsOf(std::string(kTwoTools) + R"(,"tool_choice":"none")")->tools.size(), 0u);
-  const absl::StatusOr<ToolFields> allowed = ToolsOf(
-      std::string(kTwoTools) + R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)"
-                               R"({"type":"function","function":{"name":"b"}}]}})");
-  ASSERT_EQ(allowed.status().ToString(), "OK");
-  ASSERT_EQ(allowed->tools.size(), 1u);
-  EXPECT_EQ(allowed->tools[0]["function"]["name"], "b");
-  for (const char* parallel : {R"("parallel_tool_calls":false)", R"("parallel_tool_calls":true)"}) {
-    EXPECT_THAT(ToolsOf(parallel)->ignored, ElementsAre("parallel_tool_calls"));
-  }
-}
-
-TEST(ChatTools, AreRefusedAtTheirPlace) {
-  const std::string choice = std::string(kTwoTools) + R"(,"tool_choice":)";
-  struct {
-    std::string fields;
-    const char* code;
-    const char* place;
-  } const wrongs[] = {
-      {R"("tools":[7])", "invalid_value", "tools[0]"},
-      {R"("tools":[{}])", "invalid_value", "tools[0].type"},
-      {R"("tools":[{"type":"function"}])", "invalid_value", "tools[0].function"},
-      {R"("tools":[{"type":"function","function":{"name":"a b"}}])", "invalid_value", "tools[0].function.name"},
-      {R"("tools":[{"type":"function","function":{"name":"a","parameters":7}}])", "invalid_value",
-       "tools[0].function.parameters"},
-      {R"("tools":[{"type":"function","function":{"name":"a","description":7}}])", "invalid_value",
-       "tools[0].function.description"},
-      {R"("tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"a"}}])",
-       "invalid_value", "tools[1].function.name"},
-      {choice + R"("required")", "unsupported_parameter", "tool_choice"},
-      {choice + R"({"type":"function","function":{"name":"a"}})", "unsupported_parameter", "tool_choice"},
-      {choice + R"("sometimes")", "invalid_value", "tool_choice"},
-      {choice + R"({"type":"allowed_tools"})", "invalid_value", "tool_choice.allowed_tools"},
-      {choice + R"({"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}})", "unsupported_parameter",
-       "tool_choice.allowed_tools.mode"},
-      {choice + R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"function":{"name":"z"}}]}})",
-       "invalid_value", "tool_choice.allowed_tools.tools"}};
-  for (const auto& wrong : wrongs) {
-    const absl::StatusOr<ToolFields> tools = ToolsOf(wrong.fields);
-    ASSERT_FALSE(tools.ok()) << wrong.fields;
-    EXPECT_EQ(ApiErrorOf(tools.status()).code, wrong.code) << wrong.fields;
-    EXPECT_EQ(ApiErrorOf(tools.status()).param, wrong.place) << wrong.fields;
-  }
-  Json many = Json::array();
-  for (size_t i = 0; i <= kMostTools; ++i) many.push_back({{"type", "web_search"}});
-  EXPECT_FALSE(ToolsOf("\"tools\":" + CompactJson(many)).ok());
-  EXPECT_FALSE(ToolsOf(R"("tools":[{"type":"x","a":")" + std::string(kMostToolBytes, 'a') + "\"}]").ok());
 }
 
 using Conversation = ToyServiceTest;

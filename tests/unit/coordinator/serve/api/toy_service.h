@@ -21,6 +21,18 @@ namespace stagecoach::testing {
 inline constexpr TokenId kImStart = 260, kImEnd = 261, kThink = 262, kEndThink = 263;
 inline constexpr int64_t kToyVocab = 264;
 
+// A template that tells of tools and writes calls.
+inline constexpr char kToolTemplate[] =
+    "{% if tools %}{{ tools | tojson }}\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function.name }}({{ c.function.arguments }})\n</tool_call>"
+    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+// Functions a and b, as a field of chat completions.
+inline constexpr char kTwoTools[] =
+    R"("tools":[{"type":"function","function":{"name":"a","parameters":{"type":"object"}}},)"
+    R"({"type":"function","function":{"name":"b","description":"d"}}])";
+
 struct ToyService {
   ToyService();
   // "prompt" or "messages" with further fields: R"("n":2)".

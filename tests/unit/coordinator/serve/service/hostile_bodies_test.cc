@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/host/host_info.h"
 #include "common/json/json.h"
@@ -14,8 +15,10 @@
 namespace stagecoach {
 namespace {
 
-constexpr const char* kJsonRoutes[] = {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize",
-                                       "/apply-template"};
+constexpr const char* kJsonRoutes[] = {
+    "/v1/chat/completions", "/v1/completions",           "/v1/responses", "/v1/responses/input_tokens",
+    "/v1/messages",         "/v1/messages/count_tokens", "/tokenize",     "/detokenize",
+    "/apply-template"};
 
 // A template that does as much work as a request asks for.
 constexpr char kObedientTemplate[] =
@@ -35,7 +38,8 @@ struct HostileBodies : ::testing::Test {
     return options;
   }
 
-  // The error's code; the one sentence of the message holds `what`, and others are served as before.
+  // The error's code, or its type where the route's errors have none; the one sentence of the message holds `what`, and
+  // others are served as before.
   std::string Refused(const std::string& path, const std::string& body, const std::string& what = "") {
     const HttpReply reply = service_.Post(path, body);
     EXPECT_EQ(reply.status, 400) << path << " " << body.substr(0, 100) << reply.body.substr(0, 300);
@@ -44,7 +48,7 @@ struct HostileBodies : ::testing::Test {
     EXPECT_THAT(json["error"]["message"].get<std::string>(), HasSubstr(what)) << path << " " << body.substr(0, 100);
     EXPECT_LT(reply.body.size(), 1000u);
     EXPECT_EQ(service_.Get("/health")->status, 200);
-    return json["error"]["code"];
+    return json["error"][json["error"].contains("code") ? "code" : "type"];
   }
 
   ScriptedService service_{Options()};
@@ -90,7 +94,8 @@ TEST_F(HostileBodies, ThatAreNoJsonAreToldSoOnEveryRoute) {
       {"\"prompt\"", "expected an object"}};
   for (const char* path : kJsonRoutes) {
     for (const auto& [body, what] : bodies) {
-      EXPECT_EQ(Refused(path, body, what), "invalid_json") << path << " " << body.substr(0, 100);
+      const std::string code = absl::StartsWith(path, "/v1/messages") ? "invalid_request_error" : "invalid_json";
+      EXPECT_EQ(Refused(path, body, what), code) << path << " " << body.substr(0, 100);
     }
   }
 }
@@ -118,6 +123,12 @@ TEST_F(HostileBodies, OfAMillionThingsAreRefusedBeforeAnythingIsMadeOfThem) {
   EXPECT_EQ(Refused("/apply-template", "{" + list("messages", "{}", kMillion) + "}", million + " messages"),
             "invalid_value");
   EXPECT_EQ(Refused("/v1/chat/completions", Talk(list("tools", "{}", kMillion)), "tools"), "invalid_value");
+  const std::string blocks = list("content", R"({"type":"text","text":""})", 80'000);
+  for (const std::string& body :
+       {"{" + list("messages", "{}", kMillion) + "}", "{\"messages\":[{\"role\":\"user\"," + blocks + "}]}",
+        "{\"messages\":[{\"role\":\"system\"," + blocks + "}]}"}) {
+    EXPECT_EQ(Refused("/v1/messages/count_tokens", body, "at most"), "invalid_request_error");
+  }
   EXPECT_EQ(Refused("/v1/chat/completions", Talk(list("stop", "\"\"", kMillion)), million + " strings"),
             "invalid_value");
   EXPECT_EQ(Refused("/v1/completions", "{" + list("prompt", "\"a\"", kMillion) + "}", million + " prompts"),

@@ -73,6 +73,14 @@ TEST(Serving, AnswersWholeAndAsAStreamWithTheSameText) {
   EXPECT_EQ(chat.data.back(), "[DONE]");
 }
 
+TEST(Serving, SkipsToolsThatOnlyOthersHaveAndCountsThem) {
+  ScriptedService service;
+  const HttpReply reply = service.Post(kChat, Chat(R"(,"tools":[{"type":"web_search"},{"type":"mcp","x":1}])"));
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(FindHeader(reply.headers, "x-stagecoach-ignored"), "tools.web_search, tools.mcp");
+  EXPECT_EQ(service.Metric("stagecoach_ignored_items_total{kind=\"tools\"}"), 2);
+}
+
 TEST(Serving, AnAnswerNamesModelInstructionSetsAndVersionItDependsOn) {
   ScriptedService service;
   const std::string hash = service.model().hash;
@@ -103,6 +111,36 @@ TEST(Serving, ListensWhileTheModelLoadsAndGeneratesWhenItIsReady) {
   EXPECT_EQ(service.Post(kCompletions, Completion()).status, 200);
 }
 
+TEST(Serving, SendsTheClientsOfOtherServersToItsOwnRoutes) {
+  ScriptedService service;
+  for (const char* path :
+       {"/api/chat", "/api/generate", "/completion", "/infill", "/chat/completions", "/v1/v1/models"}) {
+    const HttpReply reply = service.Post(path, R"({"model":"m"})");
+    ExpectError(reply, 404, "not_found");
+    EXPECT_THAT(std::string(Json::parse(reply.body)["error"]["message"]), HasSubstr("; use ")) << path;
+    // What shows a client that expects another form the whole body, and lets the others read it.
+    EXPECT_EQ(FindHeader(reply.headers, "content-type"), "application/problem+json");
+    EXPECT_EQ(FindHeader(reply.headers, "x-should-retry"), "false");
+  }
+  const HttpReply tags = *service.Get("/api/tags");
+  EXPECT_EQ(Json::parse(tags.body)["error"]["message"],
+            "there is nothing at GET /api/tags, which is of Ollama's API; use GET /v1/models");
+}
+
+TEST(Serving, SaysOfWhatItDoesNotDoWhyAndThatRepeatingIsOfNoUse) {
+  ScriptedService service;
+  for (const auto& [path, why] : {std::pair{"/v1/embeddings", "makes no embeddings"},
+                                  {"/v1/rerank", "ranks none"},
+                                  {"/v1/images/generations", "reads and writes text"},
+                                  {"/v1/audio/transcriptions", "reads and writes text"},
+                                  {"/v1/batches", "send each request by itself"}}) {
+    const HttpReply reply = service.Post(path, "{}");
+    ExpectError(reply, 501, "not_supported");
+    EXPECT_THAT(reply.body, HasSubstr(why));
+    EXPECT_EQ(FindHeader(reply.headers, "x-should-retry"), "false");
+  }
+}
+
 TEST(Serving, SaysWhatIsWrongWithARequestThatNoRouteTakes) {
   ScriptedService service;
   EXPECT_EQ(CodeOf(service.Get("/v2/models")->body), "not_found");
@@ -113,7 +151,6 @@ TEST(Serving, SaysWhatIsWrongWithARequestThatNoRouteTakes) {
   const HttpReply form = service.Post(kCompletions, Completion(), {{"Content-Type", "text/plain"}});
   ExpectError(form, 415, "unsupported_media_type");
   EXPECT_THAT(form.body, HasSubstr("found 'text/plain'"));
-  EXPECT_EQ(service.Post("/v1/embeddings", "{}").status, 501);
   EXPECT_EQ(CodeOf(service.Post(kCompletions, "{").body), "invalid_json");
   EXPECT_EQ(service.Post(kCompletions, R"({"prompt":"x","max_tokens":-1})").status, 400);
   HttpCall head = {.method = "HEAD", .path = "/api/hello"};

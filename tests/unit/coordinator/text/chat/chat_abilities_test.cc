@@ -33,6 +33,8 @@ std::string InWords(const ChatAbilities& can) {
   add(can.reasoning == ReasoningForm::kReasoning, "reasoning");
   add(can.reasoning == ReasoningForm::kParts, "thinking-parts");
   add(!can.reasoning_with_content_and_calls, "not-all-three");
+  add(!can.repeated_users, "alternate");
+  add(!can.any_call_id, "nine");
   return absl::StrJoin(words, " ");
 }
 
@@ -97,6 +99,18 @@ TEST(ChatAbilities, TellHowCallsAreTaken) {
             "text null system late tools");
 }
 
+TEST(ChatAbilities, TellWhetherArgumentsThatAreATextFail) {
+  const auto tokenizer = testing::OpenOrDie(testing::ToyBytePairs().File("gpt2", "qwen2"));
+  for (const auto& [write, takes_text] :
+       {std::pair{"{{ c.function.arguments | tojson }}", true},
+        {"{% for k, v in c.function.arguments | items %}{{ v }}{% endfor %}", false}}) {
+    const std::string source =
+        ForEachMessage(absl::StrCat("{{ m.content or '' }}{% for c in m.tool_calls or [] %}", write, "{% endfor %}"));
+    EXPECT_EQ(ProbeAbilities(ChatTemplate::Parse({"'t.jinja'", source}, *tokenizer).value()).text_arguments, takes_text)
+        << write;
+  }
+}
+
 TEST(ChatAbilities, TellWhereReasoningIsRead) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     EXPECT_EQ(AbilitiesOf(ForEachMessage(absl::StrCat("{{ m.", name, " or '' }}{{ m.content or '' }}"))),
@@ -110,6 +124,16 @@ TEST(ChatAbilities, TellWhereReasoningIsRead) {
   EXPECT_EQ(AbilitiesOf(ForEachMessage("{% if m.tool_calls and m.content and m.thinking %}{{ raise_exception('x') }}"
                                        "{% endif %}{{ m.thinking or '' }}{{ m.content or '' }}")),
             "text null system late thinking not-all-three");
+}
+
+TEST(ChatAbilities, TellWhatIsWantedOfTurnsAndIdentifiers) {
+  EXPECT_EQ(AbilitiesOf("{% for m in messages %}{% if not loop.first and m.role == 'user' and loop.previtem.role == "
+                        "'user' %}{{ raise_exception('twice') }}{% endif %}{{ m.content or '' }}{% endfor %}"),
+            "text null system late alternate");
+  EXPECT_EQ(AbilitiesOf(ForEachMessage("{{ m.content or '' }}{% for c in m.tool_calls or [] %}{% if c.id | length != 9 "
+                                       "%}{{ raise_exception('nine') }}{% endif %}{{ c.function.arguments | tojson }}"
+                                       "{% endfor %}")),
+            "text null system late parallel object nine");
 }
 
 TEST(ChatAbilities, CostOneRenderingWhereItHasNoEnd) {
@@ -128,15 +152,15 @@ struct Published {
 TEST(PublishedTemplates, CanDoWhatTheirProgramsSay) {
   for (const Published& published : std::vector<Published>{
            {"deepseek-v3.1", "text null system late parallel object"},
-           {"gemma-3", "text parts system"},
+           {"gemma-3", "text parts system alternate"},
            {"glm-4.6", "text parts system late tools parallel object reasoning_content"},
            {"gpt-oss", "text system developer tools object thinking not-all-three"},
            {"hermes-3", "text null system late tools parallel object"},
            {"kimi-k2", "text parts null system late tools parallel object"},
-           {"llama-2", "text system"},
+           {"llama-2", "text system alternate"},
            {"llama-3.1", "text null system late tools object"},
            {"minimax-m2", "text parts system tools parallel object reasoning_content"},
-           {"mistral-small-3.2", "text parts null system tools parallel object"},
+           {"mistral-small-3.2", "text parts null system tools parallel object alternate nine"},
            {"qwen2.5", "text null system late tools parallel object"},
            {"qwen3", "text system late tools parallel object reasoning_content"},
            {"qwen3-coder", "text null system late tools parallel object"},
@@ -193,7 +217,7 @@ TEST(ShapeMessages, PutsARefusedSystemMessageBeforeWhatTheUserSaysNext) {
   const std::string system = Said("system", "a"), user = Said("user", "b"), assistant = Said("assistant", "c");
   const ChatAbilities never = {.system = false, .late_system = false}, first = {.late_system = false};
   EXPECT_EQ(Shaped(system + "," + user, never), Said("user", "a\n\nb"));
-  EXPECT_EQ(Shaped(system + "," + assistant + "," + user, never), assistant + "," + Said("user", "a\n\nb"));
+  EXPECT_EQ(Shaped(system + "," + assistant + "," + user, never), Said("user", "a") + "," + assistant + "," + user);
   EXPECT_EQ(Shaped(user + "," + assistant + "," + system + "," + system + "," + user, first),
             user + "," + assistant + "," + Said("user", "a\n\na\n\nb"));
   EXPECT_EQ(Shaped(system + "," + user, first), system + "," + user);
@@ -210,13 +234,50 @@ TEST(ShapeMessages, KeepsTheFormOfWhatASystemMessageIsPutBefore) {
             R"({"role":"user","content":[{"type":"text","text":"a\n\nb"},{"type":"image"}]})");
 }
 
-TEST(ShapeMessages, PutsASystemMessageAtTheEndAfterWhatTheUserSaidLast) {
+TEST(ShapeMessages, PutsALateSystemMessageWhereLaterOnesDoNotMoveIt) {
   const std::string system = Said("system", "a"), user = Said("user", "b"), assistant = Said("assistant", "c");
+  const std::string tool = Said("tool", "d"), both = Said("user", "b\n\na"), alone = Said("user", "a");
   const ChatAbilities first = {.late_system = false};
-  EXPECT_EQ(Shaped(user + "," + system, first), Said("user", "b\n\na"));
-  EXPECT_EQ(Shaped(user + "," + system + "," + assistant, first), Said("user", "b\n\na") + "," + assistant);
-  EXPECT_EQ(Shaped(user + "," + assistant + "," + system, first), user + "," + assistant + "," + Said("user", "a"));
+  for (const auto& [given, shaped] :
+       {std::pair{user + "," + system, both},
+        {user + "," + assistant + "," + system, user + "," + assistant + "," + alone},
+        {user + "," + assistant + "," + tool + "," + system, user + "," + assistant + "," + tool + "," + alone}}) {
+    EXPECT_EQ(Shaped(given, first), shaped);
+    for (const std::string& next : {assistant, assistant + "," + user, assistant + "," + tool + "," + user}) {
+      EXPECT_EQ(Shaped(given + "," + next, first), shaped + "," + next);
+    }
+  }
   EXPECT_EQ(Shaped(system, {.system = false}), Said("user", "a"));
+}
+
+TEST(ShapeMessages, MakesOneOfTheUsersMessagesWhereTwoAreRefused) {
+  const std::string a = Said("user", "a"), b = Said("user", "b"), answer = Said("assistant", "c");
+  const ChatAbilities alternate = {.repeated_users = false};
+  EXPECT_EQ(Shaped(a + "," + b, alternate), Said("user", "a\n\nb"));
+  EXPECT_EQ(Shaped(a + "," + b, {}), a + "," + b);
+  EXPECT_EQ(Shaped(a + "," + answer + "," + b, alternate), a + "," + answer + "," + b);
+  EXPECT_EQ(Shaped(Said("system", "s") + "," + a + "," + Said("user", "") + "," + b,
+                   {.system = false, .late_system = false, .repeated_users = false}),
+            Said("user", "s\n\na\n\nb"));
+  const std::string image = R"({"role":"user","content":[{"type":"image"}]})";
+  EXPECT_EQ(Shaped(a + "," + image, alternate), a + "," + image) << "not what it cannot join";
+}
+
+TEST(ShapeMessages, GivesCallsIdentifiersOfTheLengthThatIsWanted) {
+  const auto turn = [](const std::string& id) {
+    return absl::StrCat(R"({"role":"assistant","content":"","tool_calls":[{"id":")", id,
+                        R"(","function":{"name":"f","arguments":{}}}]},{"role":"tool","tool_call_id":")", id,
+                        R"(","content":"d"})");
+  };
+  const ChatAbilities nine = {.any_call_id = false};
+  EXPECT_EQ(Shaped(turn("abcDEF123"), nine), turn("abcDEF123"));
+  EXPECT_EQ(Shaped(turn("call_1"), {}), turn("call_1"));
+  const Json shaped = Json::parse("[" + Shaped(turn("call_1"), nine) + "]");
+  const std::string id = shaped[1]["tool_call_id"];
+  EXPECT_EQ(Shaped(turn("call_1"), nine), turn(id));
+  EXPECT_EQ(id.size(), 9u);
+  EXPECT_EQ(id.find_first_not_of("0123456789abcdef"), std::string::npos) << id;
+  EXPECT_NE(Shaped(turn("call_2"), nine), turn(id));
 }
 
 TEST(ShapeMessages, MakesOneSystemMessageOfSeveralAtTheBeginning) {
@@ -253,6 +314,13 @@ TEST(ShapeMessages, LeavesArgumentsThatAreNoObjectOrTooDeepAsTheyAre) {
   const std::string colons = std::string(2000, ':') + std::string(100, '[');  // within a text they cost nothing
   EXPECT_EQ(Shaped(Call(absl::StrCat(R"("{\"a\":\"\\\")", colons, R"(\"}")")), {.arguments = ArgumentsForm::kObject}),
             Call(absl::StrCat(R"({"a":"\")", colons, R"("})")));
+}
+
+TEST(ShapeMessages, MakesAnObjectOfTextArgumentsThatWouldFail) {
+  const ChatAbilities objects = {.arguments = ArgumentsForm::kObject, .text_arguments = false};
+  EXPECT_EQ(Shaped(Call(R"("{\"a\":")"), objects), Call(R"({"arguments":"{\"a\":"})"));
+  EXPECT_EQ(Shaped(Call(R"("{\"a\":1}")"), objects), Call(R"({"a":1})"));
+  EXPECT_EQ(Shaped(Call(R"("")"), objects), Call("{}"));
 }
 
 TEST(ShapeMessages, LeavesAwayCallsThatAreNone) {
@@ -335,7 +403,10 @@ TEST(ShapeMessages, GivesMessagesThatPassTheSameCheckAndAreLeftAsTheyAreTheSecon
                                      .system = some(),
                                      .late_system = some(),
                                      .developer = some(),
+                                     .repeated_users = some(),
+                                     .any_call_id = some(),
                                      .arguments = some() ? ArgumentsForm::kObject : ArgumentsForm::kText,
+                                     .text_arguments = some(),
                                      .reasoning = static_cast<ReasoningForm>(random() % 4),
                                      .reasoning_with_content_and_calls = true};
     const Json shaped = ShapeMessages(messages, abilities);

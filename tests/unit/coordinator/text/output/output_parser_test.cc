@@ -4,98 +4,16 @@
 #include <random>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "common/json/json_value.h"
-#include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
+#include "tests/unit/coordinator/text/output/output_reading.h"
 
 namespace stagecoach {
 namespace {
 
 using enum OutputFormat;
-
-struct OutputCase {
-  OutputFormat format;
-  std::string prompt_end;
-  std::string raw;
-  std::shared_ptr<const OutputTools> tools;
-};
-
-void Join(const std::vector<OutputDelta>& fresh, std::vector<OutputDelta>* all) {
-  for (const OutputDelta& delta : fresh) {
-    const bool is_text = delta.kind == OutputKind::kReasoning || delta.kind == OutputKind::kContent;
-    EXPECT_EQ(delta.text.empty(), delta.kind == OutputKind::kCallEnd);
-    if (is_text && !all->empty() && all->back().kind == delta.kind) {
-      all->back().text += delta.text;
-    } else {
-      all->push_back(delta);
-    }
-  }
-}
-
-constexpr size_t kShort = testing::kSanitized ? 40 : 64;
-
-// Two functions: look_up(place: string, days: integer, note: string or null) and stop().
-std::shared_ptr<const OutputTools> SomeTools() {
-  return std::make_shared<const OutputTools>(Json::parse(R"([
-      {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {
-          "place": {"type": "string"}, "days": {"type": "integer"}, "note": {"type": ["string", "null"]}}}}},
-      {"type": "function", "function": {"name": "stop"}}])"));
-}
-
-// What came out of the pieces, deltas of one kind put together where they stand side by side.
-std::vector<OutputDelta> ParsePieces(const OutputCase& output, const std::vector<std::string>& pieces) {
-  const std::unique_ptr<OutputParser> parser =
-      OutputParser::Make(output.format, {.prompt_end = output.prompt_end}, output.tools);
-  std::vector<OutputDelta> all;
-  for (const std::string& piece : pieces) Join(parser->Feed(piece), &all);
-  Join(parser->Finish(), &all);
-  EXPECT_EQ(parser->held_bytes(), 0);
-  return all;
-}
-
-std::vector<OutputDelta> ParseWhole(const OutputCase& output) { return ParsePieces(output, {output.raw}); }
-
-// "R(..) C(..) look_up[id]{..}"
-std::string Summary(const std::vector<OutputDelta>& deltas) {
-  std::string summary;
-  for (const OutputDelta& delta : deltas) {
-    if (!summary.empty() && delta.kind < OutputKind::kCallArguments) summary += " ";
-    switch (delta.kind) {
-      case OutputKind::kReasoning: absl::StrAppend(&summary, "R(", delta.text, ")"); break;
-      case OutputKind::kContent: absl::StrAppend(&summary, "C(", delta.text, ")"); break;
-      case OutputKind::kCallStart: absl::StrAppend(&summary, delta.text, "[", delta.call_id, "]"); break;
-      case OutputKind::kCallArguments: summary += delta.text; break;
-      case OutputKind::kCallEnd: break;
-    }
-  }
-  return summary;
-}
-
-// The whole, byte by byte, cut at every place, and short texts cut at every two places: the first cut that makes a
-// difference, or nothing.
-std::string CutThatMatters(const OutputCase& output) {
-  const std::vector<OutputDelta> whole = ParseWhole(output);
-  const std::string& raw = output.raw;
-  const auto differs = [&](const std::vector<std::string>& pieces) { return ParsePieces(output, pieces) != whole; };
-  std::vector<std::string> bytes;
-  for (const char byte : raw) bytes.emplace_back(1, byte);
-  if (differs(bytes)) return "byte by byte: " + Summary(ParsePieces(output, bytes));
-  for (size_t first = 0; first < raw.size(); ++first) {
-    if (differs({raw.substr(0, first), raw.substr(first)})) return absl::StrCat("at ", first);
-    for (size_t second = first + 1; raw.size() <= kShort && second < raw.size(); ++second) {
-      if (differs({raw.substr(0, first), raw.substr(first, second - first), raw.substr(second)})) {
-        return absl::StrCat("at ", first, " and ", second);
-      }
-    }
-  }
-  return "";
-}
-
-std::string Read(OutputFormat format, const std::string& prompt_end, const std::string& raw, bool with_tools = true) {
-  const OutputCase output{format, prompt_end, raw, with_tools ? SomeTools() : nullptr};
-  EXPECT_EQ(CutThatMatters(output), "") << raw;
-  return Summary(ParseWhole(output));
-}
 
 TEST(OutputParserTest, ReasoningStandsBeforeContent) {
   EXPECT_EQ(Read(kHermesJson, "assistant\n", "<think>\nHm.\n</think>\n\nHi."), "R(Hm.) C(Hi.)");
@@ -105,6 +23,14 @@ TEST(OutputParserTest, ReasoningStandsBeforeContent) {
   EXPECT_EQ(Read(kMistralArgs, "[/INST]", "[THINK]Hm.[/THINK]Hi."), "R(Hm.) C(Hi.)");
   EXPECT_EQ(Read(kGemma4, "<|turn>model\n", "<|channel>thought\nHm.\n<channel|>Hi.<channel|>"), "R(Hm.) C(Hi.)");
   EXPECT_EQ(Read(kGranite3, "", "<think>Hm.</think> <response>Hi.</response>"), "R(Hm.) C(Hi.)");
+}
+
+TEST(OutputParserTest, ReasoningThatIsTextKeepsItsMarks) {
+  for (const auto& [format, text] :
+       {std::pair{kGemma4, "<|channel>thought\nHm.\n<channel|>Hi."}, {kHermesJson, "<think>\nHm.\n</think>\n\nHi."}}) {
+    EXPECT_EQ(Summary(OutputParser::Make(format, {.reasoning_is_text = true}, SomeTools())->Feed(text)),
+              absl::StrCat("C(", text, ")"));
+  }
 }
 
 TEST(OutputParserTest, ThePromptsEndDecidesWhereTheAnswerBegins) {
@@ -189,6 +115,21 @@ TEST(OutputParserTest, WhatCannotBeReadAsACallIsContent) {
   EXPECT_EQ(Read(kLlama3Json, "", R"({"name": "fly"})"), R"(C({"name": "fly"}))");
   EXPECT_EQ(Read(kLfm2, "", "<|tool_call_start|>[stop(a=']<|tool_call_end|>"),
             "C(<|tool_call_start|>[stop(a=']<|tool_call_end|>)");
+}
+
+TEST(OutputParserTest, WhatStandsBeforeTheMarkOfALaterCallIsNoName) {
+  EXPECT_EQ(Read(kMistralArgs, "", R"([TOOL_CALLS]stop{"a": 1}[TOOL_CALLS]stop[ARGS]{})"),
+            R"(C([TOOL_CALLS]stop{"a": 1}) stop[]{})");
+  EXPECT_EQ(Read(kKimiK2, "",
+                 "<|tool_call_begin|>stop<|tool_call_end|><|tool_call_begin|>functions.stop:1"
+                 "<|tool_call_argument_begin|>{}<|tool_call_end|>"),
+            "C(<|tool_call_begin|>stop<|tool_call_end|>) stop[functions.stop:1]{}");
+  for (const auto& [format, raw] :
+       {std::pair{kGlm47, R"(<tool_call>{"name": "stop", "arguments": {}}</tool_call>)"},
+        {kQwen3Coder, "<tool_call><function=look_up><parameter=place\nUlm</parameter></function></tool_call>"},
+        {kGemma4, "<|tool_call>call:look_up{place}<tool_call|> at 12:30}<tool_call|>"}}) {
+    EXPECT_EQ(Read(format, "", raw), absl::StrCat("C(", raw, ")"));
+  }
 }
 
 TEST(OutputParserTest, AMarkInsideAStringOfACallIsPartOfTheString) {
@@ -284,7 +225,9 @@ TEST(OutputParserTest, RandomStreamsAreReadTheSameHoweverTheyAreCut) {
       "<|tool_call>call:", "<|\"|>", "<tool_call|>", "<channel|>", "<minimax:tool_call>", "<invoke name=\"stop\">",
       "</invoke>", "</minimax:tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<|python_tag|>",
       "stop.call(a=1)", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁calls▁end｜>",
-      "<response>", "</response>",
+      "<response>", "</response>", "\\u00e9", "</｜DSML｜invoke>", "<｜DSML｜parameter name=\"a\" string=\"true\">",
+      "</｜DSML｜parameter>", "<｜DSML｜function_calls><｜DSML｜invoke name=\"stop\">", ", \"id\": ",
+      std::string(250, 'x'), std::string(250, 'x'), "\"a\": \"" + std::string(250, 'y'),
   };
   // clang-format on
   std::mt19937 random(7);
@@ -299,7 +242,7 @@ TEST(OutputParserTest, RandomStreamsAreReadTheSameHoweverTheyAreCut) {
     for (int cuts = 0; cuts < 4; ++cuts) {
       std::vector<std::string> pieces;
       for (size_t begin = 0; begin < raw.size();) {
-        const size_t length = cuts == 0 ? 1 : any(12) + 1;
+        const size_t length = cuts == 0 ? 1 : any(cuts == 1 ? 300 : 12) + 1;
         pieces.push_back(raw.substr(begin, length));
         begin += length;
       }
@@ -318,6 +261,24 @@ TEST(OutputParserTest, ToolsOfAnotherShapeAreLeftOut) {
   EXPECT_EQ(tools.Find("g", "b"), OutputTools::Parameter::kText);
   EXPECT_EQ(tools.Find("h", "b"), OutputTools::Parameter::kUnknown);
   EXPECT_TRUE(OutputTools(Json()).empty());
+}
+
+TEST(OutputParserTest, ASchemaAllowsTextInManyWays) {
+  const auto allows_text = [](const std::string& schema) {
+    const OutputTools tools(
+        Json::parse(R"([{"function": {"name": "f", "parameters": {"properties": {"a": )" + schema + "}}}}]"));
+    return tools.Find("f", "a") == OutputTools::Parameter::kText;
+  };
+  for (const std::string schema :
+       {R"({"type": "string"})", R"({"type": ["null", "string"]})", R"({"enum": ["x", "y"]})",
+        R"({"anyOf": [{"type": "string"}, {"type": "null"}]})", R"({"oneOf": [{"anyOf": [{"type": "string"}]}]})"}) {
+    EXPECT_TRUE(allows_text(schema)) << schema;
+  }
+  for (const std::string schema :
+       {"{}", "true", R"({"type": "integer", "enum": ["x"]})", R"({"type": [1]})", R"({"enum": [1, null]})",
+        R"({"anyOf": [{"type": "integer"}, {"type": "null"}]})", R"({"anyOf": "string"})"}) {
+    EXPECT_FALSE(allows_text(schema)) << schema;
+  }
 }
 
 TEST(OutputFormatTest, EveryFormatHasANameThatFindsIt) {
@@ -440,6 +401,43 @@ TEST(OutputCasesTest, EveryOutputIsReadTheSameHoweverItIsCut) {
       EXPECT_EQ(ParsePieces(output, row["chunks"].get<std::vector<std::string>>()), ParseWhole(output));
     }
   }
+}
+
+// Calls that begin to leave before they are complete are the same calls.
+TEST(OutputCasesTest, LongValuesAreReadAsShortOnes) {
+  SHARED_FILE_OR_SKIP(path, kCases);
+  std::string city = "Par";
+  while (city.size() < 400) city += " and Par";
+  city += "is";
+  std::mt19937 random(7);
+  int calls = 0;
+  for (const Json& row : Rows(path)) {
+    const bool is_broken =
+        row.contains("or_incomplete_call") || absl::StartsWith(row["case"].get<std::string>(), "malformed");
+    OutputCase output = CaseOf(row);
+    output.raw = absl::StrReplaceAll(output.raw, {{"Paris", city}});
+    const std::vector<OutputDelta> whole = ParseWhole(output);
+    for (const size_t most : {1, 20, 500}) {
+      std::vector<std::string> pieces;
+      for (size_t begin = 0; begin < output.raw.size();) {
+        pieces.push_back(output.raw.substr(begin, 1 + random() % most));
+        begin += pieces.back().size();
+      }
+      EXPECT_EQ(ParsePieces(output, pieces), whole) << output.raw;
+    }
+    if (is_broken) continue;
+    Json expected = Json::parse(absl::StrReplaceAll(row["expected"].dump(), {{"Paris", city}}));
+    expected["content"] = Stripped(expected["content"]);
+    Json result = Result(whole, expected);
+    if (row.contains("or_content")) result["content"] = expected["content"];
+    for (size_t i = 0; i < result["tool_calls"].size(); ++i) {
+      if (row["family"] == "mistral_v3") expected["tool_calls"][i].erase("id"), result["tool_calls"][i].erase("id");
+    }
+    EXPECT_TRUE(SameJson(result, expected))
+        << row["family"] << " " << row["case"] << "\nexpected " << expected << "\ngot " << result;
+    calls += absl::StrContains(result["tool_calls"].dump(), city) ? 1 : 0;
+  }
+  EXPECT_GT(calls, 100);
 }
 
 TEST(OutputCasesTest, TemplatesShowTheirFormat) {

@@ -1,13 +1,15 @@
 // OpenAI's completions: answers to prompts that are text or token ids.
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
 #include "common/step/sampling.h"
-#include "coordinator/serve/api/api_dialect.h"
+#include "coordinator/serve/api/dialects/choice_writer.h"
 #include "coordinator/serve/api/token_text.h"
 
 namespace stagecoach {
@@ -23,14 +25,17 @@ constexpr int64_t kMostEchoedBytes = int64_t{64} << 20;
 struct PromptTokens {
   const ServedModel& model;
   const PromptRoom& room;
-  bool keep_text;       // for echo
-  bool render_control;  // as of the answer: in the text of ids
+  bool keep_text;           // for echo
+  bool render_control;      // as of the answer: in the text of ids
+  std::string suffix = {};  // what stands behind the answer; empty: nothing is asked to
   bool add_special = true;
   bool parse_special = true;
 
   absl::StatusOr<CallPrompt> OfText(const std::string& text) const {
     CallPrompt prompt;
-    auto encoded = model.tokenizer->EncodeUpTo(room.most_counted(), text, add_special, parse_special);
+    const Tokenizer& tokenizer = *model.tokenizer;
+    auto encoded = suffix.empty() ? tokenizer.EncodeUpTo(room.most_counted(), text, add_special, parse_special)
+                                  : tokenizer.EncodeFillUpTo(room.most_counted(), text, suffix, add_special);
     if (!encoded.has_value()) return room.TooLong();
     prompt.tokens = *std::move(encoded);
     if (keep_text) prompt.text = text;
@@ -38,6 +43,7 @@ struct PromptTokens {
   }
 
   absl::StatusOr<CallPrompt> OfIds(const Json& ids) const {
+    if (!suffix.empty()) return WrongField("suffix", "stands beside a prompt of token ids, expected one that is text");
     CallPrompt prompt;
     for (const Json& id : ids) {
       if (!id.is_number()) {
@@ -61,11 +67,33 @@ struct PromptTokens {
   }
 };
 
+// The text behind the gap that the answer is to fill. Around a gap nobody but this server writes control tokens.
+absl::Status ReadSuffix(FieldReader* fields, CallPlan* plan, PromptTokens* tokens) {
+  RETURN_IF_ERROR(fields->String("suffix", &tokens->suffix));
+  if (tokens->suffix.empty()) return absl::OkStatus();
+  const std::optional<FillMarkers>& markers = plan->model->tokenizer->fill_markers();
+  if (!markers.has_value()) {
+    return ApiStatus(ApiErrorCode::kUnsupportedParameter,
+                     "'suffix': the vocabulary of this model has no tokens for fill-in-the-middle, so that it can only "
+                     "go on behind a prompt; leave it out, or serve a model that has them",
+                     "suffix");
+  }
+  if (plan->echo) return WrongField("echo", "is true beside 'suffix', expected one of the two");
+  if (const Json* parse = fields->Find("parse_special"); parse != nullptr && *parse == true) {
+    return WrongField("parse_special", "is true beside 'suffix', expected false, as no control tokens are read there");
+  }
+  if (!plan->fields.ignore_eos) {
+    std::copy(markers->ends.begin(), markers->ends.end(), std::back_inserter(plan->fields.stop_tokens));
+  }
+  return absl::OkStatus();
+}
+
 // A string, strings, ids, or lists of ids.
 absl::StatusOr<std::vector<CallPrompt>> ReadPrompts(FieldReader* fields, const ServedModel& model,
                                                     const CallContext& context, const PromptRoom& room,
-                                                    const GenerationFields& asked, bool keep_text) {
-  PromptTokens tokens = {model, room, keep_text, asked.render_control};
+                                                    CallPlan* plan) {
+  PromptTokens tokens = {model, room, plan->echo, plan->fields.render_control};
+  RETURN_IF_ERROR(ReadSuffix(fields, plan, &tokens));
   tokens.parse_special = model.parse_special;
   RETURN_IF_ERROR(fields->Bool("add_special_tokens", &tokens.add_special));
   RETURN_IF_ERROR(fields->Bool("parse_special", &tokens.parse_special));
@@ -87,7 +115,7 @@ absl::StatusOr<std::vector<CallPrompt>> ReadPrompts(FieldReader* fields, const S
     RETURN_IF_ERROR(add(tokens.OfIds(*given)));
     return prompts;
   }
-  const size_t most = static_cast<size_t>(std::max(context.max_requests / asked.n, 1));
+  const size_t most = static_cast<size_t>(std::max(context.max_requests / plan->fields.n, 1));
   RETURN_IF_ERROR(CheckSize("prompt", given->size(), "prompts", most));
   for (const Json& element : *given) {
     if (element.type() != first.type()) return WrongField("prompt", "expected all prompts to be of one kind");
@@ -129,7 +157,7 @@ absl::Status ReadCompletion(FieldReader* fields, const ServedModel& model, const
   RETURN_IF_ERROR(fields->Number("max_tokens", IntegerRange{plan->echo ? 0 : 1, kMaxNewTokensRange.max}, &asked));
   RETURN_IF_ERROR(CheckMinTokens(plan->fields, asked));
   const PromptRoom room(asked, context.context_tokens);
-  ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, room, plan->fields, plan->echo));
+  ASSIGN_OR_RETURN(plan->prompts, ReadPrompts(fields, model, context, room, plan));
   return CheckEcho(*plan);
 }
 
@@ -174,13 +202,24 @@ Json ChoiceJson(size_t choice, const std::string& text, Json finish_reason, Json
           {"logprobs", std::move(logprobs)}};
 }
 
-Json CompletionPart(const CallPlan&, size_t choice, const OutputDelta* delta, Json logprobs, Json finish_reason) {
+Json CompletionPart(const CallPlan&, size_t choice, const OutputDelta* delta, const ChoiceCall&, Json logprobs,
+                    Json finish_reason) {
   return ChoiceJson(choice, delta == nullptr ? "" : delta->text, std::move(finish_reason), std::move(logprobs));
 }
 
-Json WholeCompletion(const CallPlan&, size_t choice, const std::string& content, const std::string&, Json logprobs,
-                     const std::string& finish_reason) {
-  return ChoiceJson(choice, content, finish_reason, std::move(logprobs));
+Json WholeCompletion(const CallPlan&, size_t choice, WholeChoice said) {
+  return ChoiceJson(choice, said.content, said.finish_reason, std::move(said.logprobs));
+}
+
+constexpr ChoiceForm kCompletionForm = {.stream_object = "text_completion",
+                                        .body_object = "text_completion",
+                                        .first = nullptr,
+                                        .part = CompletionPart,
+                                        .whole = WholeCompletion,
+                                        .list = ListCompletionTokens};
+
+std::unique_ptr<AnswerWriter> MakeCompletionWriter(const CallPlan& plan) {
+  return MakeChoiceWriter(kCompletionForm, plan);
 }
 
 }  // namespace
@@ -188,13 +227,12 @@ Json WholeCompletion(const CallPlan&, size_t choice, const std::string& content,
 const ApiDialect kCompletionsApi = {.name = "completions",
                                     .path = "/v1/completions",
                                     .id_prefix = "cmpl-",
+                                    .call_prefix = "call_",
                                     .list_end = true,
+                                    .groups = {.refused = absl::MakeConstSpan(kRefusedChoiceFields).subspan(1)},
                                     .read = ReadCompletion,
-                                    .stream_object = "text_completion",
-                                    .body_object = "text_completion",
-                                    .first = nullptr,
-                                    .part = CompletionPart,
-                                    .whole = WholeCompletion,
-                                    .list = ListCompletionTokens};
+                                    .make_writer = MakeCompletionWriter,
+                                    .error_body = ErrorBody,
+                                    .ping = kPingComment};
 
 }  // namespace stagecoach
