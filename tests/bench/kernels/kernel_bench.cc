@@ -8,6 +8,7 @@
 // matmul/ISA/TYPE/batch:4 ... :32   as many input rows, weights from memory
 // matmul/ISA/TYPE/experts:1 ... :32   as many, over matrices of 768 rows in that memory that are visited in a random
 //                                 order, each of which is told where the next one lies: the rows of an expert
+// matmul/ISA/TYPE/cached:1        one input row, weights that a core's cache holds: bound by its arithmetic alone
 // matmul/ISA/TYPE/prefill:256     a chunk of a prompt, weights that fit a cache: bound by the multiply-adds
 // attend/ISA/KV/columns:C         C query heads over one granule that fits a cache
 // attend/ISA/KV/memory            four query heads over a context from memory
@@ -55,6 +56,7 @@ constexpr size_t kPackedBytes = size_t{256} << 20;
 constexpr size_t kFileBytes = size_t{128} << 20;    // about
 constexpr size_t kMemoryBytes = size_t{128} << 20;  // more than the caches hold
 constexpr size_t kCacheBytes = size_t{2} << 20;
+constexpr size_t kCoreBytes = size_t{256} << 10;
 constexpr int kMaxColumns = 256;
 constexpr int kHeadDim = 128;
 constexpr int64_t kRowLength = 4096;
@@ -148,7 +150,7 @@ void Matmul(benchmark::State& state, const Subject& subject, TensorType type, in
   Stopwatch watch(&state);
   watch.Time([&] { subject.kernels->matmul(matrix.span, inputs.View(kCols), columns, out.data(), rows); });
   watch.CountOps(2.0 * static_cast<double>(rows * kCols) * columns, PeakGopsOf(subject.peaks, *subject.kernels, type));
-  if (bytes == kMemoryBytes) watch.CountBytes(static_cast<double>(matrix.packed.size()), subject.peaks.read_gbps);
+  if (bytes != kCacheBytes) watch.CountBytes(static_cast<double>(matrix.packed.size()), subject.peaks.read_gbps);
 }
 
 // The memory as experts of 768 rows, each of which is somewhere else.
@@ -377,16 +379,18 @@ void Register(const std::string& name, Body body) {
 // By type first, so that a matrix and a model are made once for all instruction sets.
 void RegisterAll(const std::vector<Subject>& subjects) {
   for (TensorType type : SupportedTypes()) {
-    for (size_t bytes : {kMemoryBytes, kCacheBytes}) {
+    for (const auto& [bytes, all_columns] : {std::pair(kMemoryBytes, std::vector<int>{1, 4, 6, 8, 16, 32}),
+                                             {kCoreBytes, {1}},
+                                             {kCacheBytes, {kMaxColumns}}}) {
       for (const Subject& subject : subjects) {
         const bool scalar = std::strcmp(subject.kernels->isa, "scalar") == 0;
-        for (int columns :
-             bytes == kMemoryBytes ? std::vector<int>{1, 4, 6, 8, 16, 32} : std::vector<int>{kMaxColumns}) {
+        for (int columns : all_columns) {
           if (scalar && columns > 8) continue;  // a matter of minutes
-          const char* shape = columns == 1 ? "decode" : columns == kMaxColumns ? "prefill" : "batch";
+          const char* shape = bytes == kCoreBytes ? "cached" : columns == 1 ? "decode" : "batch";
+          if (columns == kMaxColumns) shape = "prefill";
           Register(
               absl::StrCat("matmul/", subject.kernels->isa, "/", GetTensorType(type).name, "/", shape, ":", columns),
-              [=](benchmark::State& state) { Matmul(state, subject, type, columns, bytes); });
+              [=, bytes = bytes](benchmark::State& state) { Matmul(state, subject, type, columns, bytes); });
         }
         for (int columns : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
           if (bytes != kMemoryBytes || (scalar && columns > 8)) continue;
