@@ -37,8 +37,8 @@ struct WorkRun {
 // Requires: all threads make the same sequence of Takers, of the same counts, and each takes until nothing is left.
 // Between two of them no barrier is needed.
 //
-// A run is half of what is left of a part, within RunLength. So runs are long at first, which memory serves faster, and
-// short at the end, which balances the threads. A thread alone takes everything at once.
+// A run is half of what is left of a part, within RunLength: long at first, as long runs are read faster, and short at
+// the end, so that threads end together. A thread alone takes everything at once.
 //
 // Each part has a counter in a cache line of its own. Other threads touch it only once their own part is taken, so no
 // counter is written by all threads all the time.

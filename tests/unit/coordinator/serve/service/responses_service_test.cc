@@ -72,7 +72,7 @@ const ChatTemplateChoice kSimple = {
                                 "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
     .built_in = ""};
 
-std::string Placeholder(size_t bytes) {
+std::string RulesOf(size_t bytes) {
   std::string text;
   for (int i = 0; text.size() < bytes; ++i) absl::StrAppend(&text, "Rule ", i, ": keep lines short.\n");
   return text;
@@ -93,11 +93,10 @@ Json AgentBody() {
                {"type":"namespace","name":"team","description":"Others.","tools":[
                   {"type":"function","name":"send_input","description":"Sends.","parameters":{"type":"object"}}]},
                {"type":"web_search","external_web_access":false}]})");
-  body["input"] =
-      Json::array({message("msg_a", "developer", Json::array({text(Placeholder(17'000))})),
-                   message("msg_b", "developer", Json::array({text(Placeholder(2'000)), text(Placeholder(300))})),
-                   message("msg_c", "user", Json::array({text("2026-01-01, /home/user")})),
-                   message("msg_d", "user", Json::array({text("Say hello")}))});
+  body["input"] = Json::array({message("msg_a", "developer", Json::array({text(RulesOf(17'000))})),
+                               message("msg_b", "developer", Json::array({text(RulesOf(2'000)), text(RulesOf(300))})),
+                               message("msg_c", "user", Json::array({text("2026-01-01, /home/user")})),
+                               message("msg_d", "user", Json::array({text("Say hello")}))});
   return body;
 }
 
