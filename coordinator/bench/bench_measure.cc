@@ -59,8 +59,12 @@ void DecodeWindow::Close(const Arrival& arrival) {
 absl::Status BenchRunner::SubmitAll(const BenchTest& test) {
   std::vector<GenerationRequest> requests(static_cast<size_t>(test.sequences));
   for (GenerationRequest& request : requests) {
-    for (int64_t i = 0; i < test.prompt_tokens(); ++i) {
-      request.prompt.push_back(RandomToken(kPromptSeed, drawn_++, vocab_));
+    if (test.equal && &request != &requests.front()) {
+      request.prompt = requests.front().prompt;
+    } else {
+      for (int64_t i = 0; i < test.prompt_tokens(); ++i) {
+        request.prompt.push_back(RandomToken(kPromptSeed, drawn_++, vocab_));
+      }
     }
     request.sampling = sampling_;
     request.max_new_tokens = MaxNewTokens(test, settings_);
@@ -108,6 +112,7 @@ absl::StatusOr<BenchSample> BenchRunner::Run(const BenchTest& test) {
 
 absl::Status BenchRunner::WarmUp(const BenchTest& test) {
   BenchTest small = test;
+  small.prompt = std::min(test.prompt, settings_.prefill_chunk);
   small.depth = 0;
   small.generated = std::min(test.generated, kWarmUpTokens);
   return Run(small).status();

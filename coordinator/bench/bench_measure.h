@@ -78,7 +78,7 @@ class BenchRunner {
 
   absl::StatusOr<BenchSample> Run(const BenchTest& test);
 
-  // Warms up the test's code and data, with a short test: a deep context would cost a whole prefill.
+  // Warms up the test's code and data, with a short test: of a prompt one chunk, and without a deep context.
   absl::Status WarmUp(const BenchTest& test);
 
  private:

@@ -26,6 +26,7 @@ std::string BenchTest::Name() const {
   std::string name = absl::StrCat("tg", generated);
   if (depth > 0) absl::StrAppend(&name, " @ d", depth);
   if (sequences > 1) absl::StrAppend(&name, " x", sequences);
+  if (equal) absl::StrAppend(&name, " equal");
   return name;
 }
 
@@ -37,7 +38,9 @@ std::vector<BenchTest> TestsOf(const BenchLists& lists) {
   for (int64_t depth : lists.depths) {
     for (int64_t sequences : lists.sequences) {
       for (int64_t generated : lists.generated) {
-        if (generated > 0) tests.push_back({.generated = generated, .depth = depth, .sequences = sequences});
+        if (generated == 0) continue;
+        const bool equal = lists.equal_sequences && sequences > 1;
+        tests.push_back({.generated = generated, .depth = depth, .sequences = sequences, .equal = equal});
       }
     }
   }

@@ -21,6 +21,7 @@ struct BenchLists {
   std::vector<int64_t> sequences = {1};    // that decode at once
   std::vector<int64_t> stages = {0};       // 0: as many as the host file or the world has, else 1
   std::vector<int64_t> threads = {0};      // of a stage; 0: allowed cores / stages of the host
+  bool equal_sequences = false;            // those that decode at once
 };
 
 // One job: launched, all tests, ended.
@@ -38,9 +39,11 @@ struct BenchTest {
   int64_t generated = 0;
   int64_t depth = 0;
   int64_t sequences = 1;
+  // All have the same tokens, and so choose the same experts; otherwise each has its own.
+  bool equal = false;
 
   bool prefill() const { return prompt > 0; }
-  std::string Name() const;  // "pp512", "tg64", "tg64 @ d512", "tg64 @ d512 x8"
+  std::string Name() const;  // "pp512", "tg64", "tg64 @ d512", "tg64 @ d512 x8", "tg64 x8 equal"
   // Tokens whose rate is given.
   int64_t tokens() const { return prefill() ? prompt : generated * sequences; }
   // Of each request. The first token of a decode test is the prompt's, and not counted.

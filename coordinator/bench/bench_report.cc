@@ -157,6 +157,7 @@ Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
                {"n_gen", record.test.generated},
                {"n_depth", record.test.depth},
                {"n_parallel", record.test.sequences},
+               {"equal_sequences", record.test.equal},
                {"test_time", record.test_time},
                {"avg_ns", static_cast<int64_t>(time.mean)},
                {"stddev_ns", static_cast<int64_t>(time.deviation)},
@@ -165,6 +166,7 @@ Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
                {"read_gbps", decode ? Json(Rounded(MeanRate(record, &Rates::read_gbps), 1e3)) : Json(nullptr)},
                {"read_share", decode ? share(&Rates::read_share) : Json(nullptr)},
                {"gops", Rounded(MeanRate(record, &Rates::gops), 1e3)},
+               {"matrix_gops", Rounded(MeanRate(record, &Rates::matrix_gops), 1e3)},
                {"peak_share", share(&Rates::peak_share)}};
   if (!with_samples) return json;
   if (record.account != nullptr) json["account"] = *record.account;

@@ -142,19 +142,21 @@ Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& s
   const double within = test.prefill() ? PromptPositions(rows, work.window)
                                        : std::min(positions, rows * static_cast<double>(work.window));
   const double head_rows = test.prefill() ? 1 : rows;
-  double ops = positions * work.attention_ops + within * work.window_attention_ops + rows * work.state_ops;
-  double ideal_s = 0;
+  const double other_ops = positions * work.attention_ops + within * work.window_attention_ops + rows * work.state_ops;
+  double ops = other_ops, ideal_s = 0;
   if (peaks != nullptr && peaks->gops.contains("f32") && peaks->gops.at("f32") > 0) {
     ideal_s = ops / (peaks->gops.at("f32") * 1e9);
   }
   AddOps(work.layer_ops, rows, report, peaks, &ops, &ideal_s);
   AddOps(work.head_ops, head_rows, report, peaks, &ops, &ideal_s);
   rates.gops = ops / seconds * 1e-9;
+  rates.matrix_gops = (ops - other_ops) / seconds * 1e-9;
   rates.peak_share = ideal_s / seconds;
   if (test.prefill()) return rates;
   const auto passes = static_cast<double>(sample.passes);
-  const double bytes = (passes > 0 ? passes * work.weights.BytesTouched(rows / passes) : 0) +
-                       positions * work.kv_token_bytes + within * work.window_kv_token_bytes + rows * work.state_bytes;
+  const double weight_bytes = passes > 0 ? passes * work.weights.BytesTouched(test.equal ? 1 : rows / passes) : 0;
+  const double bytes =
+      weight_bytes + positions * work.kv_token_bytes + within * work.window_kv_token_bytes + rows * work.state_bytes;
   rates.read_gbps = bytes / seconds * 1e-9;
   if (peaks != nullptr && peaks->read_gbps > 0) rates.read_share = rates.read_gbps / peaks->read_gbps;
   return rates;

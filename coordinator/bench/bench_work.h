@@ -72,13 +72,15 @@ absl::StatusOr<ModelWork> CountWork(const ModelDescription& model, KvType kv_typ
 
 // Rates of one repetition, and their shares of the ceilings; a share is 0 when there are no peaks to compare with.
 struct Rates {
-  double read_gbps = 0;  // decode: weights once a pass, of experts those that its rows are expected to choose, the K
+  double read_gbps = 0;  // decode: weights once a pass, of experts those that its rows are expected to choose (equal
+                         // sequences: those of one row), the K
                          // and V that were attended to, and recurrent states (writing them is not counted). Prefill: 0
   double read_share = 0;
   double gops = 0;  // matrices, attention and recurrent states
   // The minimum time of the multiply-adds over the time taken: matrices at the peak of their type, the rest at that of
   // f32.
   double peak_share = 0;
+  double matrix_gops = 0;  // of gops, the matrices'
 };
 Rates RatesOf(const ModelWork& work, const BenchTest& test, const BenchSample& sample, const KernelReport& report,
               const HostPeaks* peaks);

@@ -153,18 +153,18 @@ void Scores(const AttendTile& tile, int first, float (*p)[kAttentionGranule]) {
   }
 }
 
-// Scores of one column to weights in place, from the tile of `begin` on. Returns the maximum, never a negative zero,
-// and the sum of the weights; -inf and nothing else when every score is -inf.
-inline float Softmax(float* p, int begin, int limit, float* sum) {
-  const int first = begin / kTilePositions * kTilePositions;
-  const int end = (limit + kTilePositions - 1) / kTilePositions * kTilePositions;
+// The largest score of a column from the tile of `begin` on, never a negative zero; -inf when every score is.
+inline float Largest(float* p, int begin, int limit) {
   HideUnseen(p, begin, limit);
   Floats largest = Set(-__builtin_inff());
-  for (int j = first; j < end; j += kLanes) largest = Max(largest, Load(p + j));
-  const float max = ReduceMax(largest) + 0.0f;
-  if (max == -__builtin_inff()) return max;
+  for (int j = begin / kTilePositions * kTilePositions; j < limit; j += kLanes) largest = Max(largest, Load(p + j));
+  return ReduceMax(largest) + 0.0f;
+}
+
+// Scores of a column to weights in place, from the tile of `begin` on. `lanes` become their sums by lane.
+inline void Softmax(float* p, int begin, int limit, float max, float* lanes) {
   Floats sums[kTileVectors] = {};
-  for (int j = first; j < end; j += kTilePositions) {
+  for (int j = begin / kTilePositions * kTilePositions; j < limit; j += kTilePositions) {
     for (int v = 0; v < kTileVectors; ++v) {
       float* place = p + j + v * kLanes;
       const Floats weights = Exp(Load(place) - Set(max));
@@ -172,10 +172,7 @@ inline float Softmax(float* p, int begin, int limit, float* sum) {
       sums[v] = sums[v] + weights;
     }
   }
-  float lanes[kTilePositions];
   for (int v = 0; v < kTileVectors; ++v) Store(lanes + v * kLanes, sums[v]);
-  *sum = TreeSum(lanes);
-  return max;
 }
 
 // What the values of a tile need. A lane a column.
@@ -191,13 +188,17 @@ struct Weights {
 template <int C>
 void SoftmaxAndMerge(const AttendTile& tile, Weights<C>* w) {
   float max[kLanes] = {}, sum[kLanes] = {}, old_max[kLanes] = {}, old_sum[kLanes] = {};
+  // Loops of their own: columns overlap where one alone waits for its maximum and its sum.
   for (int c = 0; c < C; ++c) {
-    max[c] = Softmax(w->p[c], tile.begins[c], tile.limits[c], &sum[c]);
+    max[c] = Largest(w->p[c], tile.begins[c], tile.limits[c]);
     w->begins[c] = max[c] == -__builtin_inff() ? 0 : tile.begins[c];
     w->limits[c] = max[c] == -__builtin_inff() ? 0 : tile.limits[c];
     old_max[c] = *tile.max[c];
     old_sum[c] = *tile.sum[c];
   }
+  float lanes[C][kTilePositions];
+  for (int c = 0; c < C; ++c) Softmax(w->p[c], w->begins[c], w->limits[c], max[c], lanes[c]);
+  for (int c = 0; c < C; ++c) sum[c] = TreeSum(lanes[c]);
   const Floats merged = Max(Load(old_max), Load(max));
   const Floats old_factor = Exp(Load(old_max) - merged), new_factor = Exp(Load(max) - merged);
   Store(w->old_factor, old_factor);
@@ -249,31 +250,52 @@ inline void AddValues(const AttentionSpan& span, const float (*weights)[kAttenti
   }
 }
 
-// scaled[g * C + c] = the weights of column c times V's scales of the group of dimensions `group` + g.
+// scaled[g * C + c] = the weights of column c times V's scales of the group of dimensions `group` + g; where only other
+// columns see a position, anything.
 template <int C, int G, bool kAhead>
-inline void ScaleWeights(const AttentionSpan& span, const Weights<C>& w, int64_t group,
+inline void ScaleWeights(const AttendTile& tile, const Weights<C>& w, int64_t group,
                          float (*scaled)[kAttentionGranule]) {
-  for (int c = 0; c < C; ++c) {
-    const uint32_t end = (static_cast<uint32_t>(w.limits[c]) + kLanes - 1) / kLanes;
-    for (uint32_t t = static_cast<uint32_t>(w.begins[c]) / kLanes; t < end; ++t) {
-      const Floats weights = Load(w.p[c] + t * kLanes);
-      const uint32_t tile = t / kTileVectors;
-      for (int g = 0; g < G; ++g) {
-        if (kAhead && c == 0) Ahead(span.next_k_tiles[tile] + (group + g) * kKvScaleBytes);
-        Store(scaled[g * C + c] + t * kLanes,
-              weights * LoadScales(span.v_tiles[tile], group + g, static_cast<int>(t % kTileVectors)));
+  const AttentionSpan& span = *tile.span;
+  const int end = (tile.limit + kTilePositions - 1) / kTilePositions;
+  for (int t = tile.begin / kTilePositions; t < end; ++t) {
+    for (int g = 0; g < G; ++g) {
+      if (kAhead) Ahead(span.next_k_tiles[t] + (group + g) * kKvScaleBytes);
+      for (int v = 0; v < kTileVectors; ++v) {
+        const Floats scales = LoadScales(span.v_tiles[t], group + g, v);
+        const int j = t * kTilePositions + v * kLanes;
+        for (int c = 0; c < C; ++c) Store(scaled[g * C + c] + j, Load(w.p[c] + j) * scales);
       }
     }
   }
 }
 
-// The sums of the positions [begin, end) of one column alone. Out of line: few tiles of a window have such positions.
+// Adds the positions [begin, end) of one column alone to `sums`. Out of line: few tiles have such positions.
 template <KvType kType, int D, int G, bool kPart>
 [[gnu::noinline]] void AddAlone(const AttentionSpan& span, const float (*weights)[kAttentionGranule], int stride,
                                 int begin, int end, int64_t d, int part, float* sums) {
-  Floats acc[1][D] = {};
+  Floats acc[1][D];
+  for (int i = 0; i < D; ++i) acc[0][i] = Load(sums + i * kLanes);
   AddValues<kType, 1, D, G, kPart, false>(span, weights, stride, begin, end, d, part, acc);
   for (int i = 0; i < D; ++i) Store(sums + i * kLanes, acc[0][i]);
+}
+
+// Adds to each column the positions that it sees of [begin, end), which not all columns see.
+template <KvType kType, int C, int D, int G, bool kPart>
+inline void AddUnshared(const AttentionSpan& span, const Weights<C>& w, const float (*weights)[kAttentionGranule],
+                        int begin, int end, int64_t d, int part, Floats (*acc)[D]) {
+  alignas(Floats) float sums[C][D * kLanes];
+#pragma GCC unroll 8  // here and below: else the sums are in memory from the start
+  for (int c = 0; c < C; ++c) {
+    for (int i = 0; i < D; ++i) Store(sums[c] + i * kLanes, acc[c][i]);
+  }
+  for (int c = 0; c < C; ++c) {
+    const int from = w.begins[c] > begin ? w.begins[c] : begin, to = w.limits[c] < end ? w.limits[c] : end;
+    AddAlone<kType, D, G, kPart>(span, weights + c, C, from, to, d, part, sums[c]);
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) {
+    for (int i = 0; i < D; ++i) acc[c][i] = Load(sums[c] + i * kLanes);
+  }
 }
 
 // The weighted values of D vectors of dimensions from d on, merged into the state. Positions that all columns see share
@@ -286,27 +308,23 @@ void Values(const AttendTile& tile, const Weights<C>& w, int64_t d, int part) {
   const float(*weights)[kAttentionGranule] = w.p;
   alignas(Floats) float scaled[kType == KvType::kQ8_0 ? kGroups * C : 1][kAttentionGranule];
   if constexpr (kType == KvType::kQ8_0) {
-    ScaleWeights<C, kGroups, kAhead>(span, w, d / kKvGroup, scaled);
+    ScaleWeights<C, kGroups, kAhead>(tile, w, d / kKvGroup, scaled);
     weights = scaled;
   }
   Floats acc[C][D];
+#pragma GCC unroll 8
   for (int c = 0; c < C; ++c) {
     for (int i = 0; i < D; ++i) acc[c][i] = Set(0.0f);
   }
-  if (shared.begin > tile.begin) {
-    alignas(Floats) float sums[C][D * kLanes];
-    for (int c = 0; c < C; ++c) {
-      const int end = w.limits[c] < shared.begin ? w.limits[c] : shared.begin;
-      AddAlone<kType, D, kGroups, kPart>(span, weights + c, C, w.begins[c], end, d, part, sums[c]);
-    }
-    // A loop of its own: one with calls in it is not unrolled, and the sums would begin in memory.
-    for (int c = 0; c < C; ++c) {
-      for (int i = 0; i < D; ++i) acc[c][i] = Load(sums[c] + i * kLanes);
-    }
+  if (C > 1 && shared.begin > tile.begin) {
+    AddUnshared<kType, C, D, kGroups, kPart>(span, w, weights, tile.begin, shared.begin, d, part, acc);
   }
   AddValues<kType, C, D, kGroups, kPart, kAhead>(span, weights, C, shared.begin, shared.end, d, part, acc);
+  if (C > 1 && shared.end < tile.limit) {
+    AddUnshared<kType, C, D, kGroups, kPart>(span, w, weights, shared.end, tile.limit, d, part, acc);
+  }
+#pragma GCC unroll 8
   for (int c = 0; c < C; ++c) {
-    AddValues<kType, 1, D, kGroups, kPart, kAhead>(span, weights + c, C, shared.end, w.limits[c], d, part, acc + c);
     for (int i = 0; i < D; ++i) {
       float* out = tile.acc[c] + d + i * kLanes;
       // No negative zero, so that a granule gives the same bits when it is merged later.

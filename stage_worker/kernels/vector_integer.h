@@ -24,7 +24,8 @@ struct Shape {
   int steps;    // of integer_avx2.cc: products of a group that are added up in 16 bits; 0: none
   bool halves;  // as in IntegerLayout
   bool minima;
-  int bias;  // of the bytes; a power of two, or 0: codes of 8 bits are signed then
+  int bias;                 // of the bytes; a power of two, or 0: codes of 8 bits are signed then
+  bool magnitudes = false;  // pieces hold |code| as well
 };
 
 // The activations of a tile, from its first block on.
@@ -42,8 +43,7 @@ struct Columns {
   }
 };
 
-// What the unit defines, beside Bytes (4 kLanes bytes), kPiecePanels (decoded together, so that activations are read
-// once for all of them) and Fetch (asks for a panel's memory ahead of its use).
+// What the unit defines, beside Bytes (4 kLanes bytes) and Fetch (asks for a panel's memory ahead of its use).
 constexpr Shape ShapeOf(const IntegerLayout& layout);
 constexpr int PackedColumns(const IntegerLayout& layout);  // up to these the panel is read as it is packed
 inline Bytes LoadBytes(const uint8_t* p);
@@ -53,6 +53,7 @@ inline Bytes Shift(Bytes x);  // each byte, as far as KeepBits keeps it
 inline Bytes KeepBits(Bytes x, int bits);
 inline Bytes BitOr(Bytes a, Bytes b);
 inline Bytes Minus(Bytes x, int bias);
+inline Bytes Magnitudes(Bytes x);  // of signed bytes; -128 becomes 128
 inline Bytes LoadTable(const uint8_t* table);
 inline Bytes LookUp(Bytes table, Bytes codes);
 inline Floats LoadHalfFloats(const uint8_t* p);  // kLanes fp16
@@ -89,7 +90,7 @@ struct PanelSource {
       : scales(span.data + p * sections.bytes),
         sub_scales(scales + sections.sub_scales),
         codes(scales + sections.codes),
-        fetch(span, scales, span.data + span.panels * sections.bytes) {
+        fetch(span, scales, sections) {
     if constexpr (kLayout.tabled) table = Minus(LoadTable(kLayout.table), 128 - kShape.bias);
   }
 
@@ -134,6 +135,11 @@ struct PanelSource {
     return code;
   }
 
+  template <int g>
+  Bytes Magnitude(int64_t block, int v) const {
+    return Magnitudes(Codes<g>(block, v));
+  }
+
   const uint8_t* ScalesOf(int64_t block) const {
     return scales + block / (kLayout.scale_columns / kCodeBlock) * kLayout.scale_bytes;
   }
@@ -164,11 +170,18 @@ struct PanelSource {
     const Ints sub = SubScale(block, kLayout.halves ? part : 1, v);
     return -(m * ToFloats(kLayout.scales == S::kSub16Min ? Nibbles(sub, /*high=*/true) : sub));
   }
+
+  // The sum of a column's activations in part `part` of a block, times their scale.
+  Floats ColumnSum(const Columns& in, int c, int64_t block, int part) const {
+    return ActivationSum(in.Start<kShape>(c, block, part), in.scales[c * in.blocks + block]);
+  }
 };
 
 // A decoded piece of a panel.
+template <Shape kShape>
 struct alignas(64) Piece {
   uint8_t codes[kPieceBlocks][kGroups][kVectorBytes];
+  uint8_t magnitudes[kShape.magnitudes ? kPieceBlocks : 1][kGroups][kVectorBytes];
   float scales[kPieceBlocks][2][kPanelRows];
   float minima[kPieceBlocks][2][kPanelRows];
 };
@@ -176,15 +189,35 @@ struct alignas(64) Piece {
 template <Shape kPieceShape>
 struct PieceSource {
   static constexpr Shape kShape = kPieceShape;
-  const Piece* piece;
+  static constexpr bool kSums = kShape.minima && !kShape.halves;
+  const Piece<kShape>* piece;
+  float sums[kTileColumns][kSums ? kPieceBlocks : 1];  // what ColumnSum gives
+
+  // Sums are made for all blocks at once: block by block they were a tenth of a tile's instructions.
+  PieceSource(const Piece<kShape>* decoded, const Columns& in, int columns, int64_t count) : piece(decoded) {
+    for (int c = 0; kSums && c < columns; ++c) {
+      const int64_t row = c * in.blocks;
+      for (int64_t b = 0; b < count; ++b) {
+        sums[c][b] = static_cast<float>(-(in.starts[row + b] >> 7)) * in.scales[row + b];
+      }
+    }
+  }
 
   void Prefetch(int64_t) const {}
   template <int g>
   Bytes Codes(int64_t block, int v) const {
     return LoadBytes(piece->codes[block][g] + 4 * kLanes * v);
   }
+  template <int g>
+  Bytes Magnitude(int64_t block, int v) const {
+    return LoadBytes(piece->magnitudes[block][g] + 4 * kLanes * v);
+  }
   Floats Scale(int64_t block, int part, int v) const { return Load(piece->scales[block][part] + kLanes * v); }
   Floats Minimum(int64_t block, int part, int v) const { return Load(piece->minima[block][part] + kLanes * v); }
+  Floats ColumnSum(const Columns& in, int c, int64_t block, int part) const {
+    if constexpr (kSums) return Set(sums[c][block]);
+    return ActivationSum(in.Start<kShape>(c, block, part), in.scales[c * in.blocks + block]);
+  }
 };
 
 // Part `part` of a block into the accumulators.
@@ -208,7 +241,7 @@ inline void AddMinima(const Source& source, const Columns& in, int64_t block, Fl
     Floats minimum[kVectors];
     for (int v = 0; v < kVectors; ++v) minimum[v] = source.Minimum(block, part, v);
     for (int c = 0; c < C; ++c) {
-      const Floats x = ActivationSum(in.Start<kShape>(c, block, part), in.scales[c * in.blocks + block]);
+      const Floats x = source.ColumnSum(in, c, block, part);
       for (int v = 0; v < kVectors; ++v) acc[c][v] = Fma(minimum[v], x, acc[c][v]);
     }
   }
@@ -243,11 +276,17 @@ void RunTile(int columns, const Source& source, const Columns& in, int64_t count
   }
 }
 
-// The codes of the groups from g on of one block.
+// The codes of the groups from g on of one block, to block b of a piece.
 template <int g, class Source>
-inline void DecodeGroups(const Source& source, int64_t block, uint8_t (*out)[kVectorBytes]) {
-  for (int v = 0; v < kVectors; ++v) StoreBytes(out[g] + 4 * kLanes * v, source.template Codes<g>(block, v));
-  if constexpr (g + 1 < kGroups) DecodeGroups<g + 1>(source, block, out);
+inline void DecodeGroups(const Source& source, int64_t block, int64_t b, Piece<Source::kShape>* piece) {
+  for (int v = 0; v < kVectors; ++v) {
+    const Bytes codes = source.template Codes<g>(block, v);
+    StoreBytes(piece->codes[b][g] + 4 * kLanes * v, codes);
+    if constexpr (Source::kShape.magnitudes) {
+      StoreBytes(piece->magnitudes[b][g] + 4 * kLanes * v, Magnitudes(codes));
+    }
+  }
+  if constexpr (g + 1 < kGroups) DecodeGroups<g + 1>(source, block, b, piece);
 }
 
 // 256 columns of TQ1_0: five blocks of one digit each, then the digits of 16 columns and of four.
@@ -258,12 +297,12 @@ inline void DecodeTritBlocks(const uint8_t* vectors, uint8_t (*out)[kVectorBytes
 }
 
 template <TensorType kType>
-void Decode(const PanelSource<kType>& source, int64_t first, int64_t count, Piece* piece) {
+void Decode(const PanelSource<kType>& source, int64_t first, int64_t count, Piece<PanelSource<kType>::kShape>* piece) {
   constexpr IntegerLayout kLayout = LayoutOf(kType);
   for (int64_t b = 0; b < count; ++b) {
     const int64_t block = first + b;
     source.Prefetch(block);
-    if constexpr (kLayout.codes != CodeFormat::kTrits) DecodeGroups<0>(source, block, piece->codes[b]);
+    if constexpr (kLayout.codes != CodeFormat::kTrits) DecodeGroups<0>(source, block, b, piece);
     for (int part = 0; part < (kLayout.halves ? 2 : 1); ++part) {
       for (int v = 0; v < kVectors; ++v) {
         Store(piece->scales[b][part] + kLanes * v, source.Scale(block, part, v));
@@ -318,21 +357,17 @@ template <TensorType kType>
 void MultiplyDecoded(const PanelSpan& weights, const Activations& in, int columns, float* out, int64_t out_stride) {
   const PanelSections sections = SectionsOf(kType, weights.cols);
   const int64_t blocks = weights.cols / kCodeBlock;
-  Piece pieces[kPiecePanels];
-  for (int64_t first = 0; first < weights.panels; first += kPiecePanels) {
-    const int64_t panels = weights.panels - first < kPiecePanels ? weights.panels - first : kPiecePanels;
+  constexpr Shape kShape = PanelSource<kType>::kShape;
+  Piece<kShape> piece;
+  for (int64_t p = 0; p < weights.panels; ++p) {
+    const PanelSource<kType> panel(weights, p, sections);
     for (int64_t b = 0; b < blocks; b += kPieceBlocks) {
       const int64_t count = blocks - b < kPieceBlocks ? blocks - b : kPieceBlocks;
-      for (int64_t p = 0; p < panels; ++p) {
-        const PanelSource<kType> source(weights, first + p, sections);
-        Decode<kType>(source, b, count, &pieces[p]);
-      }
+      Decode<kType>(panel, b, count, &piece);
       ForEachTile(columns, [&](int column, int width) {
-        for (int64_t p = 0; p < panels; ++p) {
-          const PieceSource<PanelSource<kType>::kShape> source{&pieces[p]};
-          float* tile = out + column * out_stride + (first + p) * kPanelRows;
-          RunTile(width, source, From(in, column, b, blocks), count, tile, out_stride);
-        }
+        const Columns x = From(in, column, b, blocks);
+        const PieceSource<kShape> source(&piece, x, width, count);
+        RunTile(width, source, x, count, out + column * out_stride + p * kPanelRows, out_stride);
       });
     }
   }

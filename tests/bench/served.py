@@ -22,6 +22,7 @@ class Programs:
         self.coordinator = os.path.join(build, "coordinator", "coordinator")
         self.stage_worker = os.path.join(build, "stage_worker", "stage_worker")
         self.write_shape = os.path.join(build, "tests", "write_shape")
+        self.kernel_bench = os.path.join(build, "tests", "bench", "kernel_bench")
         self.scripted = os.path.join(build, "tests", "e2e", "scripted_server")
 
 

@@ -2,21 +2,28 @@
 """Stagecoach beside programs of llama.cpp's make that the user has built, in turns, and which goals hold:
 
   one sequence    decoding with one thread and with all of them, and a prompt of 512 tokens; dense, experts, recurrent layers
-  8, 32 sequences decoding together
+  8, 32 sequences decoding together, all with the same tokens on both sides, for llama-batched-bench knows no others: of a model of experts
+                  they choose the same ones. What ours do where each sequence has its own tokens stands beside it and is not judged
   depth           decoding after 8,192 and 32,768 tokens of context, and a prompt of 512 after 8,192, K and V in f16 and q8_0
   stages          two one-thread stages beside one two-thread stage, layers split as `coordinator plan` says from a probe, decoding
-                  8 and 32 sequences; needs no other program
+                  8 and 32 sequences, of a model of experts different ones; needs no other program
 
-Files of random weights are made by write_shape, one after the other; all programs run on one before the next, every turn in the other
-order. Of each turn the ratio to the peer whose median is highest counts, so a machine that changes its speed from minute to minute does
-little harm. A row is VALID when our kernels agreed with the scalar ones in every turn and the ratios of the turns agree to --spread
-(without the lowest and the highest quarter where there are four turns or more); the others say why not.
+Files of random weights are made by write_shape, one after the other; all programs run on one before the next, ours and its peer one after
+the other, every turn in the other order. Of each turn the ratio to the peer whose median is highest counts, so a machine that changes its
+speed from minute to minute does little harm; one sequence with several threads, which the memory's speed decides most, has twice the turns.
+A row is VALID when our kernels agreed with the scalar ones in every turn, and the interval in which the median of its ratios lies with a
+confidence of 75 % (all of 3 turns, the middle four of 6, whatever their distribution) is no wider than --spread or lies on one side of the
+goal; the others say why not.
+
+Every missed goal has a line of reason, from the account of a step (`coordinator bench --account`) in the turn with the median of ours, beside
+what bounds it: the probe's bandwidth in the same call, and what kernel_bench says of the type's arithmetic with weights in a cache, times
+the threads; of a mixture that of its main type.
 
 A peer is a folder with llama-bench and llama-batched-bench; what they are told follows from their --help. Where they have a choice, both
 ways are tried in the first turn, and for each test the better one is taken. NAME@ISA=PATH is a build for that --isa, which takes NAME's
 place there; of an instruction set that no peer was built for the ratios are shown, but no goal is judged.
 
-All rows take about 45 minutes of two cores of a Zen 5 with one peer and two instruction sets of ours, 12 GB of disk and as much memory.
+All rows take about 65 minutes of two cores of a Zen 5 with one peer and two instruction sets of ours, 12 GB of disk and as much memory.
 What was measured is kept in the cache folder, by turn, with the hashes of all programs: an interrupted run goes on, and --rows measures
 what is missing. --out replaces the section between two marks of a Markdown file, or adds it at its end.
 Usage: side_by_side.py BUILD --peer NAME=PATH [--peer NAME@ISA=PATH]... [--rows REGEX] [--turns 3] [--isa auto --isa avx2] [--out FILE.md]
@@ -34,8 +41,8 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from beside.outcomes import Model, Row, goal_lines, outcome, print_rows, replaced, section, verdict  # noqa: E402
-from beside.programs import Answer, Peer, Stagecoach, Test, hash_of  # noqa: E402
+from beside.outcomes import Model, Row, bound, goal_lines, outcome, print_rows, replaced, section, verdict  # noqa: E402
+from beside.programs import Answer, Kernels, Peer, Stagecoach, Test, groups, hash_of  # noqa: E402
 from served import Programs, processor  # noqa: E402
 
 MOST_BYTES, LARGEST_BYTES = 12e9, 5e9  # of all files that are kept, and of one
@@ -57,8 +64,11 @@ def all_rows(threads):
                 rows.append(Row(table, model.name, f"decode, {count} thread" + "s" * (count > 1), model, Test(new=NEW, threads=count), "one"))
             rows.append(Row(table, model.name, "prompt of 512", model, Test(prompt=512, threads=threads), "prompt"))
             for sequences in (8, 32):
-                test = Test(new=NEW, sequences=sequences, threads=threads)
-                rows.append(Row(table, model.name, f"{sequences} sequences", model, test, "batch"))
+                test = Test(new=NEW, sequences=sequences, threads=threads, equal=True)
+                rows.append(Row(table, model.name, f"{sequences} equal sequences", model, test, "batch"))
+                if model.experts:
+                    test = dataclasses.replace(test, equal=False)
+                    rows.append(Row(table, model.name, f"{sequences} different ones", model, test, "different"))
     for kv in ("f16", "q8_0"):
         for depth, model in DEEP.items():
             test = Test(new=NEW_AT_DEPTH, depth=depth, threads=threads, kv=kv)
@@ -67,7 +77,7 @@ def all_rows(threads):
         rows.append(Row("Depth", f"K and V in {kv}", "prompt of 512 at 8,192", DEEP[8192], test, "prompt"))
     for model in STAGED if threads > 1 else []:
         for sequences in (8, 32):
-            test = Test(new=NEW, sequences=sequences, stages=2)
+            test = Test(new=NEW, sequences=sequences, stages=2, equal=not model.experts)
             rows.append(Row("Stages", model.name, f"{sequences} sequences", model, test, "stages", dataclasses.replace(test, threads=2, stages=1)))
     return rows
 
@@ -151,7 +161,8 @@ class Comparison:
         os.makedirs(self.cache, exist_ok=True)
         self.ours = [Stagecoach(options.build, isa, self.cache) for isa in options.isa]
         self.peers = [Peer(name, path, self.cache) for name, path in options.peer]
-        self.everyone = self.ours + self.peers
+        self.kernels = Kernels(options.build, self.cache)
+        self.everyone = self.in_pairs()
         if len({one.label for one in self.everyone}) < len(self.everyone):
             raise ValueError("--peer: two have one name; expected another name for each PATH")
         stamp = " ".join([processor()] + [f"{one.label} {hash_of(one.files())}" for one in self.everyone])
@@ -162,9 +173,19 @@ class Comparison:
         if options.fresh:
             self.rounds.forget()
 
+    def in_pairs(self):
+        """Each of ours with those that it is compared with."""
+        ordered = []
+        for one in self.ours:
+            ordered += [one] + [peer for peer in self.peers if peer.name in self.peers_of(one.isa)[0]]
+        return [one for number, one in enumerate(ordered + self.peers) if one not in ordered[:number]]
+
     def labels_of(self, tests):
-        """Of the programs that run these tests; several stages are ours alone."""
-        return [one.label for one in (self.ours if any(test.stages > 1 for test in tests) else self.everyone)]
+        """Of the programs that run these tests."""
+        return [one.label for one in (self.ours if any(test.ours_alone for test in tests) else self.everyone)]
+
+    def turns_of(self, row):
+        return self.options.turns * (2 if row.test.one and row.test.threads > 1 else 1)
 
     def peers_of(self, isa):
         """Labels, and whether goals are judged beside them."""
@@ -178,8 +199,9 @@ class Comparison:
         for number, model in enumerate(models, start=1):
             rows = [row for row in self.rows if row.model == model]
             wanted = list(dict.fromkeys(test for row in rows for test in (row.beside, row.test) if test))
-            for turn in range(self.options.turns):
-                lacking = [test for row in rows if not self.have(row, turn) for test in (row.beside, row.test) if test]
+            for turn in range(max(map(self.turns_of, rows))):
+                lacking = [test for row in rows if turn < self.turns_of(row) and not self.have(row, turn)
+                           for test in (row.beside, row.test) if test]
                 tests = [test for test in wanted if test in lacking]
                 if tests:
                     began = time.monotonic()
@@ -191,11 +213,10 @@ class Comparison:
         return self.rounds.of(row.model, turn, [test for test in (row.beside, row.test) if test])
 
     def round(self, path, model, tests, turn):
-        """What runs with as many threads is measured by all programs before the next."""
+        """What is alike is measured by all programs before the next."""
         figures = {one.label: {} for one in self.everyone}
-        peers_too = {row.test for row in self.rows if not row.beside}
-        for like in dict.fromkeys((test.depth, test.kv, test.threads * test.stages) for test in tests):
-            group = [test for test in tests if (test.depth, test.kv, test.threads * test.stages) == like]
+        peers_too = {row.test for row in self.rows if not row.test.ours_alone and not row.beside}
+        for group in groups(tests, "together"):
             for one in self.everyone if turn % 2 == 0 else reversed(self.everyone):
                 its = group if one in self.ours else [test for test in group if test in peers_too]
                 if its:
@@ -210,13 +231,16 @@ class Comparison:
     def outcomes(self):
         found = []
         for row in self.rows:
-            turns = [self.have(row, turn) for turn in range(self.options.turns)]
+            turns = [self.have(row, turn) for turn in range(self.turns_of(row))]
             for isa in self.options.isa:
                 ours = f"{Stagecoach.name} {isa}"
-                peers, judged = (["one stage"], True) if row.beside else self.peers_of(isa)
+                peers, judged = (["one stage"], True) if row.beside else ([], False) if row.test.ours_alone else self.peers_of(isa)
                 figures = [{ours: turn[ours][row.test]} | ({"one stage": turn[ours][row.beside]} if row.beside else
                                                            {peer: turn[peer][row.test] for peer in peers}) for turn in turns]
                 found.append(outcome(row, isa, figures, peers, self.options.spread, judged))
+        if counted := [one for one in found if one.typical]:
+            self.kernels.measure({one.typical["isa"] for one in counted}, {one.row.model.main_type for one in counted})
+            bound(counted, self.kernels)
         return found
 
 
@@ -229,9 +253,10 @@ def heading_of(comparison):
     return (f"`side_by_side.py BUILD {given} {isas} --turns {comparison.options.turns}`, {dates}, {processor()}; {programs}. "
             "Tokens/s of Stagecoach / " +
             " / ".join(dict.fromkeys(peer.name.split("@")[0] for peer in comparison.peers)) +
-            "; the ratio to the better one, median and range of the turns; share of the probe's read bandwidth in the same turn (of a prompt: of the "
-            "peak of its multiply-adds). ✗ misses its goal, ~ does not count; no goal is judged of an instruction set that no peer was built for. NAME:LAYERS TYPE is a file of random weights. Sequences of a "
-            "peer may be equal ones (ik_llama.cpp's are), which choose equal experts. Stages: two of one thread / one of two.")
+            "; the ratio to the better one, median and range of the turns; share of the probe's read bandwidth in the same turn, by the bytes really "
+            "read (of a prompt: of the peak of its multiply-adds; of one sequence: of the smaller of that bandwidth and what the type's arithmetic "
+            "allows, the step and its matrices alone). ✗ misses its goal, ~ does not count; no goal is judged of an instruction set that no peer was built for. NAME:LAYERS TYPE is a file of random weights. Equal "
+            "sequences have the same tokens and choose the same experts; a peer has no others. Stages: two of one thread / one of two.")
 
 
 def text_of(path):
@@ -260,9 +285,9 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--peer", type=named_path, action="append", default=[], metavar="NAME[@ISA]=PATH")
     parser.add_argument("--rows", default="", metavar="REGEX", help="found in their names, which a wrong one lists; --out has these alone")
-    parser.add_argument("--turns", type=turns, default=3)
+    parser.add_argument("--turns", type=turns, default=3, help="twice as many for one sequence with several threads")
     parser.add_argument("--isa", action="append", help="of ours; auto unless given, and several may be")
-    parser.add_argument("--spread", type=float, default=1.15, help="of the turns' ratios, largest to smallest")
+    parser.add_argument("--spread", type=float, default=1.15, help="of the interval of the median of the ratios, its end to its beginning")
     parser.add_argument("--out", metavar="FILE.md")
     parser.add_argument("--cache", metavar="FOLDER", help="for the folder side_by_side of files and figures; BUILD unless given")
     parser.add_argument("--fresh", action="store_true", help="measure again what was kept of these rows")
@@ -283,7 +308,10 @@ def main():
         comparison.measure()
     except KeyboardInterrupt:
         sys.exit("side_by_side.py: interrupted; whole turns are kept, and the same command goes on behind them")
-    outcomes = comparison.outcomes()
+    try:
+        outcomes = comparison.outcomes()
+    except RuntimeError as error:
+        sys.exit(f"side_by_side.py: {error}")
     print("\n".join(verdict(outcomes)))
     print_rows(outcomes)
     print("\n".join(goal_lines(outcomes)))

@@ -40,7 +40,7 @@ TEST(Bench, SaysValidBeforeATableOfEveryTest) {
 
 TEST(Bench, GivesJsonWithEveryField) {
   const ProgramResult result = BenchOfDemo(
-      "-p 16 -n 4 -b 2 -d 8 -r 3 -o json --isa scalar --temp 0.7 --top-k 40 --top-p 0.9 --min-p 0.01 "
+      "-p 16 -n 4 -b 2 --equal-sequences -d 8 -r 3 -o json --isa scalar --temp 0.7 --top-k 40 --top-p 0.9 --min-p 0.01 "
       "--repeat-penalty 1.1");
   ASSERT_THAT(result, EndsWithCode(0, AllOf(HasSubstr("VALID: "), HasSubstr("sampling: temp 0.7, top-k 40, "))));
   const Json json = Json::parse(result.out);
@@ -60,6 +60,8 @@ TEST(Bench, GivesJsonWithEveryField) {
   EXPECT_EQ(json[1]["n_gen"], 4);
   EXPECT_EQ(json[1]["n_depth"], 8);
   EXPECT_EQ(json[1]["n_parallel"], 2);
+  EXPECT_EQ(json[0]["equal_sequences"], false);
+  EXPECT_EQ(json[1]["equal_sequences"], true);
 }
 
 TEST(Bench, RunsOneJobForEveryNumberOfStagesWhoseLogsAndTracesFollowEachOther) {
@@ -197,23 +199,25 @@ TEST(Bench, WrongInputEndsWithAMessageBeforeAnythingStarts) {
                                {"--load-format dummy --shape tiny", 2, "--type is required"},
                                {"--load-format dummy --shape huge --type q8_0", 3, "huge"},
                            });
-  ExpectRefused(WordsOf("bench -m MODEL"), {
-                                               {"--shape tiny", 2, "--shape and --type need --load-format dummy"},
-                                               {"--load-format dummy", 2, "instead of --model"},
-                                               {"-p 128;512", 2, "'128;512' is not an integer"},
-                                               {"-b 1,,2", 2, "'' is not an integer"},
-                                               {"-d -1", 2, "-1 is out of range, expected 0 to"},
-                                               {"-b 0", 2, "0 is out of range, expected 1 to 4096"},
-                                               {"-r 0", 2, "--repetitions: 0 is out of range, expected 1 to"},
-                                               {"-p 0 -n 0", 2, "there is nothing to measure"},
-                                               {"-p 2048", 2, "-p: pp2048 needs 2049 tokens of context"},
-                                               {"-d 1000", 2, "tg128 @ d1000 needs"},
-                                               {"-b 600", 2, "600 sequences do not fit a micro-batch of 512 rows"},
-                                               {"--pp 1,9", 2, "9 stages, but the model has 8 layers"},
-                                               {"--account -o csv", 2, "--account: a table of csv has no place for it"},
-                                               {"-o xml", 2, "'xml' is not one of md, csv, json, jsonl"},
-                                               {"--isa mmx", 2, "--isa: 'mmx' is not one of auto, scalar, avx2"},
-                                           });
+  ExpectRefused(WordsOf("bench -m MODEL"),
+                {
+                    {"--shape tiny", 2, "--shape and --type need --load-format dummy"},
+                    {"--load-format dummy", 2, "instead of --model"},
+                    {"-p 128;512", 2, "'128;512' is not an integer"},
+                    {"-b 1,,2", 2, "'' is not an integer"},
+                    {"-d -1", 2, "-1 is out of range, expected 0 to"},
+                    {"-b 0", 2, "0 is out of range, expected 1 to 4096"},
+                    {"-r 0", 2, "--repetitions: 0 is out of range, expected 1 to"},
+                    {"-p 0 -n 0", 2, "there is nothing to measure"},
+                    {"-p 2048", 2, "-p: pp2048 needs 2049 tokens of context"},
+                    {"-d 1000", 2, "tg128 @ d1000 needs"},
+                    {"-b 600", 2, "600 sequences do not fit a micro-batch of 512 rows"},
+                    {"--pp 1,9", 2, "9 stages, but the model has 8 layers"},
+                    {"--account -o csv", 2, "--account: a table of csv has no place for it"},
+                    {"--equal-sequences --enable-prefix-caching", 2, "--equal-sequences: the"},
+                    {"-o xml", 2, "'xml' is not one of md, csv, json, jsonl"},
+                    {"--isa mmx", 2, "--isa: 'mmx' is not one of auto, scalar, avx2"},
+                });
 }
 
 TEST(Bench, RefusesMoreSequencesThanTheCacheHolds) {

@@ -110,6 +110,8 @@ void BenchVerb::AddOptions(CLI::App* app) {
   AddIntegerList(app, "-d,--n-depth", &lists_.depths, kTokensRange, "tokens of context before those (0)");
   AddIntegerList(app, "-b,--n-parallel", &lists_.sequences, JobLimits::kMaxNumSeqs.range,
                  "sequences that decode at once (1)");
+  AddFlag(app, "--equal-sequences", &lists_.equal_sequences,
+          "give all sequences that decode at once the same tokens, so that they choose the same experts");
   AddJobSettingList(app, "stages", &lists_.stages);
   AddJobSettings(app, &cluster_options_, Settings({"layer_split"}));
   AddJobSettingList(app, "threads", &lists_.threads);
@@ -142,6 +144,11 @@ absl::Status BenchVerb::Prepare(const RunContext& context) {
   if (tests_.empty()) return UsageError("there is nothing to measure: -p and -n are both 0");
   if (account_ && format_ == BenchFormat::kCsv) {
     return UsageError("--account: a table of csv has no place for it; give -o md, json or jsonl");
+  }
+  if (lists_.equal_sequences && cluster_options_.prefix_caching) {
+    return UsageError(
+        "--equal-sequences: the prefix cache would compute their prompt once for all; leave out "
+        "--enable-prefix-caching");
   }
   const int64_t most = *std::max_element(lists_.sequences.begin(), lists_.sequences.end());
   if (most > cluster_options_.max_num_batched_tokens) {

@@ -11,17 +11,17 @@ namespace {
 constexpr Shape ShapeOf(const IntegerLayout& layout) {
   using F = CodeFormat;
   if (layout.scales == ScaleFormat::kE8m0) return {4, false, false, 16};  // the table's values and 16: 4 to 28
-  if (layout.tabled || layout.codes == F::kU8) return {0, layout.halves, layout.minima, 0};
+  if (layout.tabled || layout.codes == F::kU8) return {0, layout.halves, layout.minima, 0, true};
   const int steps = layout.codes == F::kNibble2Bits ? 2 : layout.codes == F::kNibbleBit || layout.halves ? 4 : 8;
   return {steps, layout.halves, layout.minima, layout.bias};
 }
 
 template <Shape kShape, int g>
-inline void AddGroup(__m256i w, __m256i x, __m256i* sum16, __m256i* dot) {
+inline void AddGroup(__m256i w, __m256i magnitude, __m256i x, __m256i* sum16, __m256i* dot) {
   constexpr int kSteps = kShape.steps;
   const __m256i ones = _mm256_set1_epi16(1);
   if constexpr (kSteps == 0) {
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(x, w));
     *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(pairs, ones));
   } else {
     const __m256i pairs = _mm256_maddubs_epi16(w, x);

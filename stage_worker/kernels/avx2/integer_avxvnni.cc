@@ -9,7 +9,7 @@ namespace {
 constexpr Shape ShapeOf(const IntegerLayout& layout) { return {0, layout.halves, layout.minima, layout.bias}; }
 
 template <Shape kShape, int g>
-inline void AddGroup(__m256i w, __m256i x, __m256i* /*sum16*/, __m256i* dot) {
+inline void AddGroup(__m256i w, __m256i /*magnitude*/, __m256i x, __m256i* /*sum16*/, __m256i* dot) {
   *dot = _mm256_dpbusd_avx_epi32(*dot, w, x);
 }
 

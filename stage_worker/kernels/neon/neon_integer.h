@@ -12,11 +12,10 @@ namespace stagecoach {
 namespace {
 
 using Bytes = uint8x16_t;
-constexpr int64_t kPiecePanels = 1;
 
 // These processors prefetch in hardware.
 struct Fetch {
-  Fetch(const PanelSpan&, const uint8_t*, const uint8_t*) {}
+  Fetch(const PanelSpan&, const uint8_t*, const PanelSections&) {}
   void Advance(int64_t) {}
   template <int kBytes>
   void Block(int64_t) const {}
@@ -48,6 +47,7 @@ inline Bytes Shift(Bytes x) {
 inline Bytes KeepBits(Bytes x, int bits) { return vandq_u8(x, vdupq_n_u8(static_cast<uint8_t>(bits))); }
 inline Bytes BitOr(Bytes a, Bytes b) { return vorrq_u8(a, b); }
 inline Bytes Minus(Bytes x, int bias) { return vsubq_u8(x, vdupq_n_u8(static_cast<uint8_t>(bias))); }
+inline Bytes Magnitudes(Bytes x) { return vreinterpretq_u8_s8(vabsq_s8(vreinterpretq_s8_u8(x))); }
 inline Bytes LoadTable(const uint8_t* table) { return vld1q_u8(table); }
 inline Bytes LookUp(Bytes table, Bytes codes) { return vqtbl1q_u8(table, codes); }
 

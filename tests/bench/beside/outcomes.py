@@ -1,13 +1,17 @@
-"""What was measured side by side, row by row: ratios, whether they count, which goals hold, and the table of it."""
+"""What was measured side by side, row by row: ratios, whether they count, which goals hold and why others do not, and the table of it."""
 import collections
 import dataclasses
+import math
 import statistics
 
+from beside.accounts import Bounds, percent, reason
 from beside.programs import Stagecoach, Test
 from brackets import median_and_range
 
 BEGIN, END = "<!-- side_by_side.py: begin -->", "<!-- side_by_side.py: end -->"
 AT_THE_WALL = 0.9  # of the read bandwidth
+CONFIDENCE = 0.75  # of the interval of a median: all of 3 to 5 turns, the middle 4 of 6
+RATIOS = {"one": 1.0, "depth": 1.0, "prompt": 1.3, "batch": 1.3, "stages": 0.9}  # wanted, by the kind of goal
 GOALS = {"one": "one sequence", "prompt": "prompt", "batch": "8 and 32 sequences", "stages": "two one-thread stages", "depth": "reading at depth"}
 
 
@@ -21,6 +25,15 @@ class Model:
     def name(self):
         return f"{self.shape}:{self.layers} {self.type}"
 
+    @property
+    def experts(self):
+        return "-a3b" in self.shape or "gpt-oss" in self.shape
+
+    @property
+    def main_type(self):
+        """As kernels name it; of a mixture, that of most weights."""
+        return self.type.upper().removesuffix("_M")
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -30,12 +43,17 @@ class Row:
     column: str
     model: Model
     test: Test
-    kind: str  # of goal
+    kind: str  # of goal; "different": none
     beside: Test = None
 
     @property
     def name(self):
         return f"{self.table}: {self.line}: {self.column}"
+
+    @property
+    def kernel_rows(self):
+        """That a matrix meets, about; an expert's, of those of a prompt. 256 are as fast as more."""
+        return self.test.sequences if self.test.new else 32 if self.model.experts else 256
 
 
 @dataclasses.dataclass
@@ -45,6 +63,7 @@ class Outcome:
     isa: str
     judged: bool  # else its goals say nothing
     problem: str = ""  # why it does not count
+    detail: str = ""  # of that, the figures
     ours: list = dataclasses.field(default_factory=list)  # tokens/s, by turn
     peers: dict = dataclasses.field(default_factory=dict)  # the same of each that has all turns
     why: list = dataclasses.field(default_factory=list)  # of each other one its name and what was wrong
@@ -52,6 +71,11 @@ class Outcome:
     ratios: list = dataclasses.field(default_factory=list)  # to that one, by turn
     share: float = None  # of the read bandwidth; of a prompt, of the peak of its multiply-adds
     token_bytes: float = None  # that are read for one
+    figures: list = dataclasses.field(default_factory=list)  # ours, by turn
+    typical: dict = None  # of these that with the median
+    typical_beside: dict = None  # one stage's of that turn
+    bounds: Bounds = None  # of the typical one
+    of_bound: tuple = ()  # of one sequence: what step and matrices reach of it, medians of the turns
 
     @property
     def better_share(self):
@@ -61,24 +85,43 @@ class Outcome:
     def ratio(self):
         return round(statistics.median(self.ratios), 2) if self.ratios else None
 
+    @property
+    def wanted(self):
+        """Of the ratio; more of one sequence where the peer leaves bandwidth unused."""
+        free = self.row.kind in ("one", "depth") and self.better_share is not None and self.better_share < AT_THE_WALL
+        return 1.1 if free else RATIOS[self.row.kind]
+
     def goals(self):
         """Name, what is wanted, what there is, and whether it is met."""
         if self.problem or not self.judged:
             return []
         kind, found = self.row.kind, []
         if self.ratio is not None:
-            free = kind in ("one", "depth") and self.better_share is not None and self.better_share < AT_THE_WALL
-            wanted = {"one": 1.1 if free else 1.0, "depth": 1.1 if free else 1.0, "prompt": 1.3, "batch": 1.3, "stages": 0.9}[kind]
-            found.append((GOALS["one" if kind == "depth" else kind], wanted, self.ratio, self.ratio >= wanted))
+            found.append((GOALS["one" if kind == "depth" else kind], self.wanted, self.ratio, self.ratio >= self.wanted))
         if kind == "depth" and self.share is not None:
             found.append((GOALS["depth"], 0.8, self.share, self.share >= 0.8))
         return found
 
 
-def middle(values):
-    """Without the lowest and the highest quarter."""
-    cut = len(values) // 4
-    return sorted(values)[cut:len(values) - cut]
+    @property
+    def below(self):
+        """Whether one sequence decodes slower than the wall."""
+        return not self.problem and bool(self.of_bound) and self.of_bound[0] < AT_THE_WALL
+
+    def reason(self):
+        """In numbers of a typical turn's account, why a goal is missed; empty: none is."""
+        if not self.typical or not (self.below or any(not met for *_, met in self.goals())):
+            return ""
+        return reason(self.row.kind, self.typical, self.typical_beside, self.bounds, self.row.model.main_type, self.row.kernel_rows)
+
+
+def interval(values):
+    """The narrowest two of the values, as far from the lowest as from the highest, that hold the median of what they are drawn from with
+    CONFIDENCE, whatever its distribution: it lies beyond the k-th of n with the chance of at most k - 1 heads in n throws of a coin."""
+    count, cut = len(values), 0
+    while 2 * sum(math.comb(count, heads) for heads in range(cut + 2)) <= (1 - CONFIDENCE) * 2**count:
+        cut += 1
+    return sorted(values)[cut], sorted(values)[-1 - cut]
 
 
 def outcome(row, isa, turns, peers, spread, judged=True):
@@ -88,7 +131,7 @@ def outcome(row, isa, turns, peers, spread, judged=True):
     if missing := [figure["why"] for figure in ours if "why" in figure]:
         found.problem = missing[0]
         return found
-    found.ours = [figure["rate"] for figure in ours]
+    found.figures, found.ours = ours, [figure["rate"] for figure in ours]
     for peer in peers:
         theirs = [turn[peer] for turn in turns]
         if missing := [figure["why"] for figure in theirs if "why" in figure]:
@@ -102,15 +145,34 @@ def outcome(row, isa, turns, peers, spread, judged=True):
         found.share = round(statistics.median(shares), 2)  # goals are judged on what is shown
     if read := [figure["gbps"] * 1e9 / figure["rate"] for figure in ours if figure["gbps"]]:
         found.token_bytes = statistics.median(read)
-    kept = middle(found.ratios or found.ours)
+    found.typical, found.typical_beside = typical(ours, [turn.get("one stage") for turn in turns])
+    low, high = interval(found.ratios or found.ours)
+    decided = judged and found.ratios and (round(low, 2) >= found.wanted or round(high, 2) < found.wanted)
     if not all(figure["valid"] for figure in ours):
         found.problem = "the kernels were not checked, or did not agree with the scalar ones"
     elif len(turns) < 2:
         found.problem = "a single turn"
-    elif max(kept) > spread * min(kept):
-        what = f"{median_and_range(found.ratios)} times {found.better}" if found.ratios else f"{min(kept):.3g} to {max(kept):.3g} tokens/s"
-        found.problem = f"turns differ by more than {100 * (spread - 1):.0f} %: {what}"
+    elif high > spread * low and not decided:
+        found.problem = f"the median may lie anywhere in more than {100 * (spread - 1):.0f} %"
+        found.detail = f"{low:.2f}–{high:.2f}" if found.ratios else f"{low:.3g}–{high:.3g} tokens/s"
     return found
+
+
+def typical(ours, beside):
+    """The figures of the turn in which ours is the median."""
+    middle = statistics.median_low(figure["rate"] for figure in ours)
+    return next((figure, other) for figure, other in zip(ours, beside) if figure["rate"] == middle)
+
+
+def bound(outcomes, kernels):
+    """Finds out what bounds each, by what `kernels` measured."""
+    for found in outcomes:
+        if found.typical and found.typical.get("account") and found.row.kind != "stages":
+            kernel, threads = kernels.of(found.typical["isa"], found.row.model.main_type, found.row.kernel_rows), found.row.test.threads
+            found.bounds = Bounds(found.typical, threads, kernel)
+            if found.row.kind == "one" and all(figure["probe"] for figure in found.figures):
+                turns = [Bounds(figure, threads, kernel) for figure in found.figures]
+                found.of_bound = tuple(round(statistics.median(of), 2) for of in zip(*((turn.step, turn.alone) for turn in turns)))
 
 
 def number(value):
@@ -124,7 +186,8 @@ def cell(found, peers):
     rates = [found.ours] + [found.peers.get(peer) for peer in peers]
     parts = [" / ".join(number(statistics.median(of)) if of else "–" for of in rates)]
     parts += [f"**{found.ratio:.2f}** ({min(found.ratios):.2f}–{max(found.ratios):.2f})"] if found.ratios else []
-    parts += [f"{100 * found.share:.0f} %"] if found.share and not found.row.beside else []
+    shares = found.of_bound or [found.share]
+    parts += [", ".join(map(percent, shares))] if found.share and not found.row.beside else []
     sign = " ~" if found.problem else " ✗" if any(not met for *_, met in found.goals()) else ""
     return ", ".join(parts) + sign
 
@@ -132,7 +195,7 @@ def cell(found, peers):
 def verdict(outcomes):
     bad = [found for found in outcomes if found.problem]
     lines = [f"INVALID: {len(bad)} of {len(outcomes)} rows" if bad else f"VALID: all {len(outcomes)} rows"]
-    return lines + [f"INVALID: {found.row.name}, {found.isa}: {found.problem}" for found in bad]
+    return lines + [f"INVALID: {found.row.name}, {found.isa}: {found.problem}" + (f": {found.detail}" if found.detail else "") for found in bad]
 
 
 def goal_lines(outcomes):
@@ -145,11 +208,21 @@ def goal_lines(outcomes):
     for name, rows in held.items():
         missed = [text for text, met in rows if not met]
         lines.append(f"{name}: {len(rows) - len(missed)} of {len(rows)} hold" + ("; missed: " + "; ".join(missed) if missed else ""))
-    read = [found.share for found in outcomes if found.row.kind == "one" and not found.problem and found.share]
-    if read:
-        lines.append(f"decoding one sequence at {100 * AT_THE_WALL:.0f} % of the probe's read bandwidth or more: "
-                     f"{sum(share >= AT_THE_WALL for share in read)} of {len(read)}")
+    one = [found for found in outcomes if found.of_bound and not found.problem]
+    if one:
+        lines.append(f"decoding one sequence at {percent(AT_THE_WALL)} or more of the smaller of the probe's read bandwidth and what the type's "
+                     f"arithmetic allows for one row: {sum(not found.below for found in one)} of {len(one)}; its matrices alone: "
+                     f"{sum(found.of_bound[1] >= AT_THE_WALL for found in one)}")
     return lines
+
+
+def folded(outcomes):
+    """A line for each way not to count."""
+    rows = collections.defaultdict(list)
+    for found in outcomes:
+        if found.problem:
+            rows[found.problem].append(f"{found.row.line}, {found.row.column}, {found.isa} {found.detail}".rstrip())
+    return [f"* Does not count (~), {problem}: {'; '.join(names)}." for problem, names in rows.items()]
 
 
 def section(outcomes, peers_of, heading):
@@ -174,8 +247,9 @@ def section(outcomes, peers_of, heading):
         for peer, reason in found.why:
             why[peer, reason].append(f"{found.row.line}, {found.row.column}")
     lines += [f"* No figure of {peer}: {'; '.join(dict.fromkeys(rows))}: `{reason}`." for (peer, reason), rows in why.items()]
-    lines += [f"* Does not count (~): {found.row.line}, {found.row.column}, {found.isa}: {found.problem}." for found in outcomes if found.problem]
-    lines += [f"* {line[0].upper()}{line[1:]}." for line in goal_lines(outcomes)]
+    lines += folded(outcomes) + [f"* {line[0].upper()}{line[1:]}." for line in goal_lines(outcomes)]
+    if reasons := [f"* {found.row.line}, {found.row.column}, {found.isa}: {found.reason()}." for found in outcomes if found.reason()]:
+        lines += ["", "Why, by the account of a step in the turn with the median, for each goal missed and each sequence below 90 %:", ""] + reasons
     return "\n".join(lines)
 
 
@@ -199,4 +273,5 @@ def print_rows(outcomes):
               (f", {found.token_bytes / 1e6:.0f} MB a token" if found.token_bytes else "") +
               (f", {100 * found.share:.0f} % of the {'bandwidth' if found.row.test.new else 'peak'}" if found.share else "") +
               (f"; {goals}" if goals else "") + "".join(f"; {peer}: {reason}" for peer, reason in found.why) +
-              (f"; INVALID: {found.problem}" if found.problem else ""))
+              (f"; INVALID: {found.problem}" if found.problem else "") +
+              (f"\n    {found.reason()}" if found.reason() else ""))

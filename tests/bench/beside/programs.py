@@ -11,6 +11,7 @@ import re
 import subprocess
 import tempfile
 
+from beside.accounts import account_of, read_bytes
 from served import MPI_AS_ROOT, Programs
 
 MOST_SECONDS = 600  # of one call
@@ -19,7 +20,8 @@ BATCH = 512  # rows of a prompt that are computed at once, everywhere
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Test:
-    """What a figure is of: a prompt of `prompt` tokens, or `new` tokens of each of `sequences`, after `depth` tokens of context."""
+    """What a figure is of: a prompt of `prompt` tokens, or `new` tokens of each of `sequences`, after `depth` tokens of context.
+    Equal sequences have the same tokens, as llama-batched-bench's have, and so choose the same experts."""
     prompt: int = 0
     new: int = 0
     depth: int = 0
@@ -27,6 +29,25 @@ class Test:
     threads: int = 1  # of a stage
     stages: int = 1
     kv: str = "f16"
+    equal: bool = False
+
+    @property
+    def one(self):
+        """Whether it decodes one sequence without much context, which takes so little time that starting a program takes more."""
+        return self.new > 0 and self.sequences == 1 and not self.depth
+
+    @property
+    def together(self):
+        """What is alike in this is measured by all programs before the next."""
+        return self.depth, self.kv, self.one or self.threads * self.stages
+
+    @property
+    def different(self):
+        return self.sequences > 1 and not self.equal
+
+    @property
+    def ours_alone(self):
+        return self.stages > 1 or self.different
 
 
 # A figure is a dictionary: "rate", tokens/s, and what else the program says, or "why" there is none.
@@ -34,6 +55,14 @@ class Test:
 
 def lacking(tests, why):
     return {test: {"why": why} for test in tests}
+
+
+def threads_of(tests):
+    return ",".join(map(str, sorted({test.threads for test in tests})))
+
+
+def repetitions(test):
+    return "3" if test.one else "1"
 
 
 def groups(tests, *fields):
@@ -95,7 +124,7 @@ class Stagecoach:
         for test in tests:
             if test.prompt and test.depth:
                 figures[test] = self.prompt_at_depth(model, test)
-        for group in groups([test for test in tests if test not in figures], "threads", "stages", "kv", "depth"):
+        for group in groups([test for test in tests if test not in figures], "together", "stages", "different"):
             figures |= self.bench(model, group)
         return figures
 
@@ -108,14 +137,14 @@ class Stagecoach:
                 last = [step for step in map(json.loads, log) if step["slices"] and step["slices"][0]["start"] == test.depth]
                 if not last:
                     return {"why": "its step log has no step of the prompt"}
-                seconds = (last[-1]["confirm_us"] - last[-1]["submit_us"]) / 1e6
-                figure |= {"rate": test.prompt / seconds, "share": None}
+                account = account_of(last[-1])
+                figure |= {"rate": test.prompt / account["wall_ns"] * 1e9, "share": None, "account": account}
         return figure
 
     def bench(self, model, tests, more=()):
         of = tests[0]
-        command = [self.programs.coordinator, "bench", "-m", model, "-q", "-o", "jsonl", *self.stages(of), *more, "-d", str(of.depth),
-                   "-r", "1" if more or of.depth else "2" if any(test.sequences > 1 for test in tests) else "3"]
+        command = [self.programs.coordinator, "bench", "-m", model, "-q", "-o", "jsonl", "--account", *self.stages(tests), *more, "-d", str(of.depth),
+                   *(["--equal-sequences"] if any(test.equal for test in tests) else []), "-r", repetitions(of)]
         command += ["-p", str(max(test.prompt for test in tests)), "-n", str(max(test.new for test in tests))]
         command += ["-b", ",".join(str(sequences) for sequences in sorted({test.sequences for test in tests if test.new}) or [1])]
         if of.stages > 1:
@@ -128,21 +157,20 @@ class Stagecoach:
         for record in map(json.loads, answer.out.splitlines()):
             self.version = f"{record['build']} ({record['isa']})"
             test = Test(record["n_prompt"], record["n_gen"], record["n_depth"], record["n_parallel"], record["n_threads"],
-                        record["n_stages"], record["type_k"])
+                        record["n_stages"], record["type_k"], record["equal_sequences"])
             if test in figures:
-                figures[test] = {"rate": record["avg_ts"], "valid": record["valid"], "isa": record["isa"], "gbps": record["read_gbps"],
-                                 "share": record["read_share"] if test.new else record["peak_share"]}
+                figures[test] = figure_of(record)
         return figures
 
-    def stages(self, test):
-        return ["--pp", str(test.stages), "-t", str(test.threads), "--isa", self.isa, "--kv-type", test.kv]
+    def stages(self, tests):
+        return ["--pp", str(tests[0].stages), "-t", threads_of(tests), "--isa", self.isa, "--kv-type", tests[0].kv]
 
     def split(self, model, test, sequences):
         """The layers of each stage as `coordinator plan` has them for this load from a probe of the host. RuntimeError."""
         if (model, sequences) not in self.splits:
             with tempfile.TemporaryDirectory() as work:
                 profile = os.path.join(work, "profile.json")
-                asked = ["-m", model, *self.stages(test)]
+                asked = ["-m", model, *self.stages([test])]
                 answer = Answer([self.programs.coordinator, "probe", "-q", "-o", profile, *asked], self.folder)
                 if not answer.why:
                     answer = Answer([self.programs.coordinator, "plan", "--profile", profile, "--json", "--max-num-seqs", str(sequences),
@@ -152,6 +180,46 @@ class Stagecoach:
             stages = json.loads(answer.out)["stages"]
             self.splits[model, sequences] = ",".join(str(stage["last_layer"] - stage["first_layer"]) for stage in stages)
         return self.splits[model, sequences]
+
+
+def figure_of(record):
+    """Of a line of `coordinator bench --account -o jsonl`. What is read is what the account has counted."""
+    figure = {"rate": record["avg_ts"], "valid": record["valid"], "isa": record["isa"], "account": record["account"], "gbps": None,
+              "probe": None, "share": record["peak_share"], "ops": record["matrix_gops"] * 1e9 / record["avg_ts"]}  # a token's
+    if record["n_gen"]:
+        figure["gbps"] = read_bytes(record["account"]) / record["account"]["wall_ns"]
+        figure["probe"] = record["read_gbps"] / record["read_share"] if record["read_share"] else None
+        figure["share"] = figure["gbps"] / figure["probe"] if figure["probe"] else None
+    return figure
+
+
+class Kernels:
+    """What the kernels do on one thread with weights that its cache holds, and of one row from memory (0), by kernel_bench: measured once for
+    a build, and kept."""
+    SHAPES = {0: "decode:1", 1: "cached:1", 8: "cached:8", 32: "cached:32", 256: "prefill:256"}  # by rows
+
+    def __init__(self, build, folder):
+        self.program, self.folder = Programs(build).kernel_bench, folder
+        self.figures = {}
+
+    def measure(self, isas, types):
+        """RuntimeError: why it could not."""
+        wanted = "^matmul/({})/({})/({})$".format(*("|".join(sorted(words)) for words in (isas, types, self.SHAPES.values())))
+        what = hashlib.sha256((hash_of([self.program]) + wanted).encode()).hexdigest()[:16]
+        kept = os.path.join(self.folder, f"kernels-{what}.json")
+        if not os.path.exists(kept):
+            answer = Answer([self.program, f"--benchmark_filter={wanted}", f"--benchmark_out={kept}.new", "--benchmark_out_format=json"],
+                            self.folder)
+            if answer.why:
+                raise RuntimeError(f"kernel_bench: {answer.why}")
+            os.rename(kept + ".new", kept)
+        with open(kept) as file:
+            self.figures = {entry["name"]: entry for entry in json.load(file)["benchmarks"]}
+
+    def of(self, isa, type, rows):
+        """Of one thread GB/s, GOP/s, the share of the peak of its multiply-adds, and what it reads from memory of its bandwidth for one row."""
+        entry, from_memory = (self.figures[f"matmul/{isa}/{type}/{self.SHAPES[of]}"] for of in (rows, 0))
+        return entry.get("GB/s"), entry["GOP/s"], entry["%peak"] / 100, from_memory["%bw"] / 100
 
 
 class Program:
@@ -207,7 +275,7 @@ class Peer:
         return ["plain"] + (["repacked"] if self.bench.switched_on("-rtr") else [])
 
     def words(self, program, model, test, variant):
-        return [program.path, "-m", model, "-t", str(test.threads), "-ctk", test.kv, "-ctv", test.kv, *program.switched_on("-fa"),
+        return [program.path, "-m", model, "-ctk", test.kv, "-ctv", test.kv, *program.switched_on("-fa"),
                 *(program.switched_on("-rtr") if variant == "repacked" else [])]
 
     def measure(self, model, tests, variants=None):
@@ -222,7 +290,7 @@ class Peer:
 
     def of_variant(self, model, tests, variant):
         figures = {}
-        for group in groups(tests, "threads", "kv", "depth"):
+        for group in groups(tests, "together"):
             deep = group[0].depth > 0 and not self.bench.line_of("--n-depth")
             kinds = {"batch": [test for test in group if test.sequences > 1]}
             kinds["swept"] = [test for test in group if test.prompt and deep]
@@ -235,7 +303,7 @@ class Peer:
     def one(self, model, tests, variant):
         """llama-bench, which has context before a test either for all tests (-d) or for decoding alone (-gp)."""
         of, prompt, new = tests[0], max(test.prompt for test in tests), max(test.new for test in tests)
-        command = self.words(self.bench, model, of, variant) + ["-r", "1" if of.depth else "3", "-o", "csv"]
+        command = self.words(self.bench, model, of, variant) + ["-t", threads_of(tests), "-r", repetitions(of), "-o", "csv"]
         if not of.depth:
             command += ["-p", str(prompt), "-n", str(new)]
         elif self.bench.line_of("--n-depth"):
@@ -250,7 +318,8 @@ class Peer:
             self.version = record.get("build_commit", self.version)
             after = re.search(r"@pp(\d+)", record.get("test", ""))
             depth = int(after[1] if after else record.get("n_depth") or 0)
-            test = dataclasses.replace(of, prompt=0 if after else int(record["n_prompt"]), new=int(record["n_gen"]), depth=depth)
+            test = dataclasses.replace(of, prompt=0 if after else int(record["n_prompt"]), new=int(record["n_gen"]), depth=depth,
+                                       threads=int(record["n_threads"]))
             if test in figures:
                 figures[test] = {"rate": float(record["avg_ts"])}
         return figures
@@ -261,7 +330,7 @@ class Peer:
             return lacking(tests, "no prompt on top of context without llama-sweep-bench")
         of = tests[0]
         answer = Answer(self.words(self.sweep, model, of, variant) +
-                        ["-c", str(of.depth + of.prompt), "-b", str(of.prompt), "-ub", str(of.prompt), "-n", "1"], self.folder)
+                        ["-t", threads_of(tests), "-c", str(of.depth + of.prompt), "-b", str(of.prompt), "-ub", str(of.prompt), "-n", "1"], self.folder)
         figures = lacking(tests, answer.why or "no figure")
         for row in rows_of_table(answer.out + answer.err):  # some write it with their log
             test = dataclasses.replace(of, prompt=int(row["PP"]), depth=int(row["N_KV"]))
@@ -273,7 +342,7 @@ class Peer:
         of, counts = tests[0], sorted(test.sequences for test in tests)
         context = -(-counts[-1] * (of.new + 8) // 256) * 256
         answer = Answer(self.words(self.batched, model, of, variant) + self.batched.switched_on("-wb") +
-                        ["-npp", "1", "-ntg", str(of.new), "-npl", ",".join(map(str, counts)), "-c", str(context), "-ub", str(BATCH)], self.folder)
+                        ["-t", threads_of(tests), "-npp", "1", "-ntg", str(of.new), "-npl", ",".join(map(str, counts)), "-c", str(context), "-ub", str(BATCH)], self.folder)
         figures = lacking(tests, answer.why or "no figure")
         for row in rows_of_table(answer.out + answer.err):  # some write it with their log
             test = dataclasses.replace(of, sequences=int(row["B"]))

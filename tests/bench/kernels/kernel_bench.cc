@@ -8,7 +8,7 @@
 // matmul/ISA/TYPE/batch:4 ... :32   as many input rows, weights from memory
 // matmul/ISA/TYPE/experts:1 ... :32   as many, over matrices of 768 rows in that memory that are visited in a random
 //                                 order, each of which is told where the next one lies: the rows of an expert
-// matmul/ISA/TYPE/cached:1        one input row, weights that a core's cache holds: bound by its arithmetic alone
+// matmul/ISA/TYPE/cached:1, :8, :32   as many input rows, weights that a core's cache holds: bound by arithmetic alone
 // matmul/ISA/TYPE/prefill:256     a chunk of a prompt, weights that fit a cache: bound by the multiply-adds
 // attend/ISA/KV/columns:C         C query heads over one granule that fits a cache
 // attend/ISA/KV/memory            four query heads over a context from memory
@@ -380,7 +380,7 @@ void Register(const std::string& name, Body body) {
 void RegisterAll(const std::vector<Subject>& subjects) {
   for (TensorType type : SupportedTypes()) {
     for (const auto& [bytes, all_columns] : {std::pair(kMemoryBytes, std::vector<int>{1, 4, 6, 8, 16, 32}),
-                                             {kCoreBytes, {1}},
+                                             {kCoreBytes, {1, 8, 32}},
                                              {kCacheBytes, {kMaxColumns}}}) {
       for (const Subject& subject : subjects) {
         const bool scalar = std::strcmp(subject.kernels->isa, "scalar") == 0;

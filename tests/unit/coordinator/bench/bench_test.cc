@@ -25,6 +25,9 @@ TEST(BenchTests, AreThePromptsAndTheProductOfTheDecodeLists) {
   BenchLists lists = {.prompts = {128, 512}, .generated = {64}, .depths = {0, 2048}, .sequences = {1, 8}};
   EXPECT_THAT(NamesOf(TestsOf(lists)),
               ElementsAre("pp128", "pp512", "tg64", "tg64 x8", "tg64 @ d2048", "tg64 @ d2048 x8"));
+  lists.equal_sequences = true;
+  EXPECT_THAT(NamesOf(TestsOf(lists)),
+              ElementsAre("pp128", "pp512", "tg64", "tg64 x8 equal", "tg64 @ d2048", "tg64 @ d2048 x8 equal"));
 }
 
 TEST(BenchTests, LeaveOutWhatIsZero) {
@@ -220,6 +223,7 @@ TEST(Rates, OfDecodeCountTheWeightsOncePerPassAndTheContextOncePerToken) {
   EXPECT_DOUBLE_EQ(rates.read_gbps, 5 + 0.1);
   EXPECT_DOUBLE_EQ(rates.read_share, 0.51);
   EXPECT_DOUBLE_EQ(rates.gops, 20 + 5 + 1);
+  EXPECT_DOUBLE_EQ(rates.matrix_gops, 20 + 5);
   EXPECT_DOUBLE_EQ(rates.peak_share, 20.0 / 100 + 5.0 / 50 + 1.0 / 50);
 }
 
@@ -230,6 +234,9 @@ TEST(Rates, OfExpertsCountThoseThatTheRowsOfAPassChoose) {
   const BenchTest test = {.generated = 5, .sequences = 2};
   const Rates rates = RatesOf(work, test, {1'000'000, 10, 5, 0}, report, report.PeaksOf(1));  // 2 rows a pass
   EXPECT_DOUBLE_EQ(rates.read_gbps, 5 * (0.2 + 0.8 * (1 - 0.75 * 0.75)));
+  const BenchTest equal = {.generated = 5, .sequences = 2, .equal = true};  // which choose what one of them does
+  const Rates of_one = RatesOf(work, equal, {1'000'000, 10, 5, 0}, report, report.PeaksOf(1));
+  EXPECT_DOUBLE_EQ(of_one.read_gbps, 5 * (0.2 + 0.8 * 0.25));
 }
 
 TEST(Rates, OfLayersWithAWindowEndThere) {
@@ -386,6 +393,30 @@ TEST(BenchRunner, MeasuresAgainWhatEndedBeforeTheLastSequenceHadBegun) {
   EXPECT_EQ(sample.passes, 4);
 }
 
+TEST(BenchRunner, GivesSequencesTheirOwnTokensUnlessTheyShallBeEqual) {
+  for (bool equal : {false, true}) {
+    const BenchTest test = {.generated = 1, .depth = 20, .sequences = 2, .equal = equal};
+    FakeEngine engine;
+    const auto run = engine.Join();
+    std::vector<std::vector<int32_t>> prompts;
+    engine.Play([&](const pb::EngineMessage& message) {
+      if (message.has_cancel()) return engine.Finish(message.cancel().request(), pb::RequestFinished::REASON_CANCELLED);
+      if (!message.has_submit()) return;
+      const auto& prompt = message.submit().prompt();
+      prompts.emplace_back(prompt.begin(), prompt.end());
+      for (int64_t i = 0; prompts.size() == 2 && i < 3; ++i) {
+        for (uint64_t request : {1, 2}) engine.Token(request, 1000 + 100 * i);
+      }
+    });
+    BenchRunner runner(run.get(), Scheduling(), /*vocab=*/100, SamplingParams());
+    ASSERT_TRUE(run->AwaitReady().ok());
+    ASSERT_TRUE(runner.Run(test).ok());
+    ASSERT_EQ(prompts.size(), 2u);
+    EXPECT_EQ(prompts[0].size(), 21u);
+    EXPECT_EQ(prompts[0] == prompts[1], equal);
+  }
+}
+
 TEST(BenchRunner, SaysSoWhenItsSequencesNeverDecodeTogether) {
   FakeEngine engine;
   const auto run = engine.Join();
@@ -515,7 +546,9 @@ TEST(BenchCsv, HasTheNamesOnceAndQuotesEveryValue) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_THAT(lines[0], StartsWith("build,cpu_info,isa,valid,model_filename,model_type,model_size,model_n_params"));
-  EXPECT_THAT(lines[0], HasSubstr(",n_prompt,n_gen,n_depth,n_parallel,test_time,avg_ns,stddev_ns,avg_ts,stddev_ts,"));
+  EXPECT_THAT(
+      lines[0],
+      HasSubstr(",n_prompt,n_gen,n_depth,n_parallel,equal_sequences,test_time,avg_ns,stddev_ns,avg_ts,stddev_ts,"));
   EXPECT_THAT(lines[1], StartsWith("\"1.2.3\",\"A \"\"fast\"\" CPU\",\"avx2\",\"true\",\"m.gguf\""));
   EXPECT_EQ(std::vector<std::string>(absl::StrSplit(lines[2], "\",\"")).size(),
             std::vector<std::string>(absl::StrSplit(lines[0], ',')).size());
