@@ -54,12 +54,15 @@ void FloatTile(const MatmulTile& tile) {
   constexpr bool kPairs = kType != TensorType::kF32;
   constexpr int kStep = kPairs ? 2 : 1;  // columns of a vector
   const int64_t stride = tile.in->x_stride, panel_bytes = tile.panel_bytes;
-  const int64_t ahead = kAhead == kNextTile ? P * panel_bytes : kAhead;
+  int64_t ahead = kAhead == kNextTile ? P * panel_bytes : kAhead;
+  // Behind a panel's end lies one of this tile; what is read next begins behind all of them.
+  const int64_t turn = P > 1 && kAhead > 0 ? tile.cols - kAhead / kVectorBytes * kStep : tile.cols;
   const float* x = tile.in->x + tile.column * stride + tile.first;
   const uint8_t* panel = tile.panels;
   Floats sums[P][C][kRowVectors];
   LoadSums(tile, sums);
   for (int64_t k = 0; k < tile.cols; k += kStep, panel += kVectorBytes, x += kStep) {
+    if (k == turn) ahead += (P - 1) * panel_bytes;
     for (int p = 0; p < P; ++p) FetchAhead<kVectorBytes>(panel + p * panel_bytes, kAhead == 0 ? 0 : ahead);
     Floats w[kStep][P][kRowVectors];
     for (int p = 0; p < P; ++p) {
