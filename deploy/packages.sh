@@ -7,7 +7,7 @@ run_packages=(
   libcli11-dev nlohmann-json3-dev libedit-dev libboost-dev
 )
 # What the test suite adds.
-test_packages=(libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev curl python3)
+test_packages=(libgtest-dev libgmock-dev libpcre2-dev libbenchmark-dev curl python3 python3-jsonschema)
 # What the tests with a label need beyond that. Nothing here may bring a daemon.
 cross_packages=(googletest g++-aarch64-linux-gnu qemu-user-static) # Arm kernels in an emulator; GoogleTest from its source
 tidy_packages=(clang-tidy git)                                     # clang-tidy over the changed files

@@ -239,6 +239,8 @@ pb::Heartbeat StageComputation::Progress() const {
   heartbeat.set_layers_done(counters_.layers_done);
   heartbeat.set_steps_done(steps_done_);
   heartbeat.set_compute_us(compute_us_);
+  heartbeat.set_grammar_mask_ns(counters_.masks.ns);
+  heartbeat.set_grammar_mask_hits(counters_.masks.hits);
   if (stream_ != nullptr) heartbeat.set_bytes_streamed(stream_->bytes_streamed());
   return heartbeat;
 }

@@ -91,6 +91,8 @@ absl::Status StageLoop::Compute() {
   loaded_ = true;
   ladder_.Wake();
   while (true) {
+    while (incoming_.TakeWaits() && computation_.WorkAhead()) {
+    }
     const int64_t begin_us = MonotonicUs();
     const std::optional<Incoming> incoming = incoming_.Take();
     wait_us_ += MonotonicUs() - begin_us;

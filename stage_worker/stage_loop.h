@@ -60,6 +60,9 @@ class StageComputation {
   // completed last, for the trace. kDataLoss: a bad frame.
   absl::StatusOr<Step> Compute(absl::Span<const uint8_t> bytes, int64_t received_us, FrameSend last_send);
 
+  // While no frame is there: work that a later one would wait for. False: there is none.
+  bool WorkAhead() { return is_last_ && model_->MakeAnyMask(); }
+
   // From any thread once Load has returned OK.
   const FrameLimits& limits() const { return limits_; }
   pb::StageReady Ready() const;

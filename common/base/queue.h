@@ -43,6 +43,12 @@ class Queue {
     return PopLocked();
   }
 
+  // Whether Take would wait now.
+  bool TakeWaits() const {
+    std::lock_guard<std::mutex> lock(mu_);
+    return items_.empty() && !ended_;
+  }
+
   bool Exhausted() const {  // ended and empty
     std::lock_guard<std::mutex> lock(mu_);
     return ended_ && items_.empty();

@@ -360,8 +360,13 @@ uint64_t HeadScratchSizes::sampler_bytes() const {
          (static_cast<uint64_t>(vocab) * kSamplerBytesPerToken + kSamplerBytes);
 }
 
+uint64_t HeadScratchSizes::grammar_bytes() const {
+  const auto tokens = static_cast<uint64_t>(vocab), rows = static_cast<uint64_t>(sequences);
+  return tokens * kMaskBytesPerToken + tokens * rows / 8 + kProgramBytes + rows * kProgramBytesPerSequence;
+}
+
 uint64_t StageScratchSizes::bytes() const {
-  return layers.bytes() + (head.has_value() ? head->head_bytes() + head->sampler_bytes() : 0);
+  return layers.bytes() + (head.has_value() ? head->head_bytes() + head->sampler_bytes() + head->grammar_bytes() : 0);
 }
 
 StageScratchSizes ScratchSizesOf(const ModelDescription& model, int64_t first_layer, int64_t last_layer, bool owns_head,
@@ -380,7 +385,8 @@ StageScratchSizes ScratchSizesOf(const ModelDescription& model, int64_t first_la
                                 .vocab = model.hyper.vocab,
                                 .logits_stride = WholePanels(model.hyper.vocab),
                                 .forms = InputForms::Of(TypeOf(model.output), limits.bf16_dot),
-                                .threads = limits.threads};
+                                .threads = limits.threads,
+                                .sequences = limits.max_slices};
   return sizes;
 }
 

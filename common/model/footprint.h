@@ -66,6 +66,12 @@ inline constexpr int64_t kBlockFloats = 128 << 10;  // outputs of one matrix tha
 inline constexpr int64_t kMaxHeadTileRows = 32;
 inline constexpr uint64_t kSamplerBytesPerToken = 22;  // of the vocabulary: at most, of one sampler ...
 inline constexpr uint64_t kSamplerBytes = 4096;        // ... beside this
+// Masks of grammars that are kept, 1,024 bits, and what they are found in: a tree of the vocabulary's texts. Beside a
+// bit for each sequence.
+inline constexpr uint64_t kMaskBytesPerToken = 256;
+// Programs of grammars, decoded: all that are defined at once, and beside that of each sequence.
+inline constexpr uint64_t kProgramBytes = 37 << 20;
+inline constexpr uint64_t kProgramBytesPerSequence = 64 << 10;
 
 // Chosen experts (rows times experts_used) that are computed at once: enough rows an expert to make reading its weights
 // cheap, while the outputs fit a third-level cache.
@@ -189,10 +195,12 @@ struct HeadScratchSizes {
   int64_t logits_stride = 0;  // V in whole panels
   InputForms forms;
   int threads = 1;
+  int64_t sequences = 0;
 
   int sampling_threads() const;    // as many rows as a tile has are sampled at once
   uint64_t head_bytes() const;     // taken at once
   uint64_t sampler_bytes() const;  // at most, as sampling needs it
+  uint64_t grammar_bytes() const;  // about, as grammars need it
 };
 
 struct StageScratchSizes {

@@ -126,6 +126,8 @@ void VisitCommand(Fields& fields, Command& command) {
   fields.Optional("tenant", command.tenant, 0, kWholeNumber);
   fields.Optional("weight", command.weight, 1, NumberRange{0, 1e9});
   fields.Optional("priority_class", command.priority_class, 1, kSmallNumber);
+  fields.Optional("grammar", command.grammar, 0, kWholeNumber);
+  fields.Optional("grammar_bytes", command.grammar_bytes, 0, IntegerRange{0, kMaxDefinitionBytes});
   fields.Integers("blocks", command.blocks, kWholeNumber);
 }
 
@@ -180,6 +182,8 @@ void VisitRecord(Fields& fields, Record& record) {
   fields.Field("number", record.number, kWholeNumber);
   fields.Objects(
       "slices", record.slices, [](auto& slice_fields, auto& slice) { VisitSlice(slice_fields, slice); }, true);
+  fields.Integers("drop_grammars", record.drop_grammars, kWholeNumber);
+  fields.Integers("define_grammars", record.define_grammars, kWholeNumber);
   fields.Field("submit_us", record.submit_us, kWholeNumber);
   fields.Field("confirm_us", record.confirm_us, kWholeNumber);
   fields.Objects(

@@ -45,6 +45,8 @@ struct RecordedCommand {
   uint64_t tenant = 0;  // what it is known by there, of 63 bits; 0: it has no name
   double weight = 1;
   int32_t priority_class = 1;
+  uint64_t grammar = 0;          // what it is known by there, of 63 bits; only where it has one
+  int64_t grammar_bytes = 0;     // of its program; 0: it has none
   std::vector<uint64_t> blocks;  // with a prefix cache: for each full block of its tokens, what it is known by there,
                                  // of 63 bits
   friend bool operator==(const RecordedCommand&, const RecordedCommand&) = default;
@@ -84,7 +86,8 @@ struct StepRecord {
   };
   StepRecord() = default;
   StepRecord(const MicroBatch& batch, const StepResult& result)
-      : number(batch.number), shutdown(batch.shutdown), times(result.times) {
+      : number(batch.number), shutdown(batch.shutdown), drop_grammars(batch.drop_grammars), times(result.times) {
+    for (const GrammarDefinition& definition : batch.define_grammars) define_grammars.push_back(definition.id);
     slices.reserve(batch.slices.size());
     for (const SequenceSlice& slice : batch.slices) {
       slices.push_back({slice.sequence, slice.start, slice.count, slice.sample, slice.state_read, slice.state_write});
@@ -99,6 +102,7 @@ struct StepRecord {
            times.size() * sizeof(StageTimes) +
            (times.empty() ? 0 : times.size() * times[0].account.size() * sizeof(StepPartTotals)) +
            inputs.commands.size() * sizeof(RecordedCommand) + inputs.blocks.size() * sizeof(RecordedBlock) +
+           (drop_grammars.size() + define_grammars.size()) * sizeof(GrammarId) +
            (queues.blocks_used.size() + queues.blocks_free.size()) * sizeof(int32_t);
   }
 
@@ -115,6 +119,7 @@ struct StepRecord {
   uint64_t number = 0;
   bool shutdown = false;  // the last frame of a job, without rows
   std::vector<Slice> slices;
+  std::vector<GrammarId> drop_grammars, define_grammars;
   // The engine's clock: when the latest thing it could have waited for was there (a result or a command), when it was
   // handed to the pipeline, when its result was there.
   int64_t ready_us = 0, submit_us = 0, confirm_us = 0;

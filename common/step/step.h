@@ -26,6 +26,18 @@ namespace stagecoach {
 // that no later row sees are given back while the sequence goes on, and their places hold kNoBlock.
 using BlockLists = std::vector<std::vector<BlockId>>;  // [groups][blocks]
 
+// A compiled grammar (common/grammar/program.h). The last stage keeps it until it is dropped.
+struct GrammarDefinition {
+  GrammarId id = kNoGrammar;  // not used before in this job
+  std::string program;        // its bytes, which the last stage checks
+  friend bool operator==(const GrammarDefinition&, const GrammarDefinition&) = default;
+};
+inline constexpr int64_t kMaxDefinitionBytes = int64_t{1} << 20;  // of the programs that one micro-batch defines
+// Of the programs that the last stage has: those that open sequences follow, and idle ones within what these leave.
+inline constexpr int64_t kMaxFollowedBytes = int64_t{2} << 20;
+inline constexpr int32_t kMaxIdleGrammars = 16;
+constexpr int64_t MostGrammars(int64_t open_sequences) { return open_sequences + kMaxIdleGrammars; }
+
 // Makes a sequence known to every stage. Output tokens are those produced before a preemption or a restart: they are
 // computed again like a prompt, but stay output for the penalties. It may begin behind rows of other sequences with the
 // same tokens, and then shares their blocks, which are full; of a group with a window those of the last places, from
@@ -35,8 +47,9 @@ struct OpenSequence {
   std::vector<TokenId> prompt;  // never empty
   std::vector<TokenId> output;
   SamplingParams sampling;
-  BlockLists shared_blocks;  // empty, or [groups] of shared_rows / block_tokens blocks, or of fewer with a window
-  int32_t shared_rows = 0;   // whole blocks of them; where the first slice starts; less than its tokens
+  BlockLists shared_blocks;        // empty, or [groups] of shared_rows / block_tokens blocks, or of fewer with a window
+  int32_t shared_rows = 0;         // whole blocks of them; where the first slice starts; less than its tokens
+  GrammarId grammar = kNoGrammar;  // that its output follows, from its first token on; it is there
   friend bool operator==(const OpenSequence&, const OpenSequence&) = default;
 };
 
@@ -62,12 +75,14 @@ struct SequenceSlice {
   friend bool operator==(const SequenceSlice&, const SequenceSlice&) = default;
 };
 
-// One unit of work of the pipeline. Within it, frees come first, then opens, then slices in their order. All stages see
-// the same stream of micro-batches in the same order, so a block freed by one micro-batch may be given away in the same
-// one.
+// One unit of work of the pipeline. Within it, frees come first, then drops and definitions of grammars, then opens,
+// then slices in their order. All stages see the same stream of micro-batches in the same order, so a block freed by
+// one micro-batch may be given away in the same one.
 struct MicroBatch {
   uint64_t number = 0;  // consecutive from 0 within a job
   std::vector<SequenceId> free;
+  std::vector<GrammarId> drop_grammars;  // which no open sequence follows
+  std::vector<GrammarDefinition> define_grammars;
   std::vector<OpenSequence> open;
   std::vector<SequenceSlice> slices;
   bool shutdown = false;  // the last frame of a job; carries no rows and gives an empty result
@@ -94,6 +109,7 @@ struct SampledToken {
   float logprob = 0;              // of the raw distribution; valid when logprobs >= 0 were asked for
   std::vector<TokenLogprob> top;  // the K most probable, most probable first
   bool invalid_logits = false;  // the model gave a NaN, +infinity, or nothing above -infinity: the token means nothing
+  bool grammar_exhausted = false;  // following the grammar took too many steps: the token means nothing
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };
 

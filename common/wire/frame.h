@@ -21,7 +21,7 @@
 
 namespace stagecoach {
 
-inline constexpr uint32_t kProtocolVersion = 7;
+inline constexpr uint32_t kProtocolVersion = 8;
 
 // The job of a frame, and the arrangement of its stages, both from the assignment; zeros before that.
 struct JobEpoch {
@@ -51,6 +51,7 @@ struct FrameLimits {
   // Derived limits. A micro-batch opens at most max_slices sequences and frees at most MaxFrees(): each of these was
   // opened earlier and holds a block of every group, unless no row of it was sent yet.
   int64_t MaxFrees() const;
+  int64_t MaxGrammars() const { return MostGrammars(max_slices); }  // that the last stage has
   // Blocks of `rows` rows in every group. A slice brings BlocksFor(start + count) - BlocksFor(start) new ones of each.
   int64_t BlocksFor(int64_t rows) const { return (rows + block_tokens - 1) / block_tokens; }
 
@@ -61,7 +62,7 @@ struct FrameLimits {
   size_t MaxResultFrameBytes() const;
 
   // Frames of a stage: in_flight + 1 received ones, as many outgoing ones, and float rows [max_rows, hidden] for what
-  // no payload can hold. Without the most logit biases, whose pages are rarely touched.
+  // no payload can hold. Without the most logit biases and without grammars, whose pages are rarely touched.
   size_t HiddenOutsideBytes(bool last_stage) const;
   size_t StageFrameBytes(bool last_stage, int32_t in_flight) const;
 };

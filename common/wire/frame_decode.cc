@@ -70,18 +70,38 @@ absl::Status CheckAtMost(absl::string_view at, absl::string_view field, size_t e
                     absl::StrCat("at most ", most, " entries"));
 }
 
-// Refuses a sequence that was seen before in the same list.
+// Refuses a sequence, or what else the noun says, that was seen before in the same list.
 class Once {
  public:
-  absl::Status Add(absl::string_view at, absl::string_view field, SequenceId sequence) {
-    if (seen_.insert(sequence).second) return absl::OkStatus();
-    return FieldError(absl::StrCat(at, field), absl::StrCat("sequence ", sequence, " for the second time"),
-                      "every sequence at most once");
+  explicit Once(absl::string_view noun = "sequence") : noun_(noun) {}
+  absl::Status Add(absl::string_view at, absl::string_view field, uint64_t id) {
+    if (seen_.insert(id).second) return absl::OkStatus();
+    return FieldError(absl::StrCat(at, field), absl::StrCat(noun_, " ", id, " for the second time"),
+                      absl::StrCat("every ", noun_, " at most once"));
   }
 
  private:
-  absl::flat_hash_set<SequenceId> seen_;
+  const absl::string_view noun_;
+  absl::flat_hash_set<uint64_t> seen_;
 };
+
+// Which grammars are there, and what their programs say, the last stage knows.
+absl::Status CheckGrammars(const FrameLimits& limits, const MicroBatch& batch) {
+  RETURN_IF_ERROR(CheckAtMost("", "step.drop_grammars", batch.drop_grammars.size(), limits.MaxGrammars()));
+  Once dropped("grammar"), defined("grammar");
+  for (const GrammarId grammar : batch.drop_grammars) RETURN_IF_ERROR(dropped.Add("", "step.drop_grammars", grammar));
+  RETURN_IF_ERROR(CheckAtMost("", "step.define_grammars", batch.define_grammars.size(), limits.max_slices));
+  int64_t bytes = 0;
+  for (size_t i = 0; i < batch.define_grammars.size(); ++i) {
+    const GrammarDefinition& definition = batch.define_grammars[i];
+    const auto at = [i] { return absl::StrCat("step.define_grammars[", i, "]"); };
+    if (definition.id == kNoGrammar) return FieldError(at() + ".id", definition.id, "1 or more");
+    RETURN_IF_ERROR(defined.Add(at(), ".id", definition.id));
+    if (definition.program.empty()) return FieldError(at() + ".program", "empty", "a compiled grammar");
+    bytes += static_cast<int64_t>(definition.program.size());
+  }
+  return CheckRange("", "step.define_grammars bytes of programs in all", bytes, 0, kMaxDefinitionBytes);
+}
 
 // Whether the blocks are full, and who has them, the stages know.
 absl::Status CheckShared(const FrameLimits& limits, const std::string& at, const OpenSequence& open, int64_t tokens) {
@@ -257,6 +277,7 @@ absl::Status CheckMicroBatch(const FrameLimits& limits, const MicroBatch& batch,
   RETURN_IF_ERROR(CheckAtMost("", "step.free", batch.free.size(), limits.MaxFrees()));
   Once once;
   for (const SequenceId sequence : batch.free) RETURN_IF_ERROR(once.Add("", "step.free", sequence));
+  RETURN_IF_ERROR(CheckGrammars(limits, batch));
   RETURN_IF_ERROR(CheckOpens(limits, batch.open));
   RETURN_IF_ERROR(CheckSlices(limits, batch.slices, has_hidden));
   if (batch.shutdown && !(batch.open.empty() && batch.slices.empty())) {
@@ -364,12 +385,17 @@ MicroBatch Get(uint64_t number, const pb::StepHeader& in) {
   MicroBatch batch;
   batch.number = number;
   batch.free.assign(in.free().begin(), in.free().end());
+  batch.drop_grammars.assign(in.drop_grammars().begin(), in.drop_grammars().end());
+  for (const pb::GrammarDefinition& definition : in.define_grammars()) {
+    batch.define_grammars.push_back({definition.id(), definition.program()});
+  }
   for (const pb::OpenSequence& open : in.open()) {
     OpenSequence& entry = batch.open.emplace_back();
     entry = {open.sequence(), Get(open.prompt()), Get(open.output()), FromProto(open.sampling())};
     entry.shared_blocks.reserve(static_cast<size_t>(open.shared_blocks_size()));
     for (const pb::BlockList& list : open.shared_blocks()) entry.shared_blocks.push_back(Get(list.blocks()));
     entry.shared_rows = open.shared_rows();
+    entry.grammar = open.grammar();
   }
   for (const pb::SequenceSlice& slice : in.slices()) batch.slices.push_back(Get(slice));
   batch.shutdown = in.shutdown();

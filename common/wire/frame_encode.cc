@@ -30,6 +30,12 @@ void Put(const SequenceSlice& slice, bool with_tokens, pb::SequenceSlice* out) {
 
 void Put(const MicroBatch& batch, bool with_tokens, pb::StepHeader* out) {
   out->mutable_free()->Add(batch.free.begin(), batch.free.end());
+  out->mutable_drop_grammars()->Add(batch.drop_grammars.begin(), batch.drop_grammars.end());
+  for (const GrammarDefinition& definition : batch.define_grammars) {
+    pb::GrammarDefinition* entry = out->add_define_grammars();
+    entry->set_id(definition.id);
+    entry->set_program(definition.program);
+  }
   for (const OpenSequence& open : batch.open) {
     pb::OpenSequence* entry = out->add_open();
     entry->set_sequence(open.sequence);
@@ -40,6 +46,7 @@ void Put(const MicroBatch& batch, bool with_tokens, pb::StepHeader* out) {
       Put(blocks, entry->add_shared_blocks()->mutable_blocks());
     }
     entry->set_shared_rows(open.shared_rows);
+    entry->set_grammar(open.grammar);
   }
   for (const SequenceSlice& slice : batch.slices) Put(slice, with_tokens, out->add_slices());
   out->set_shutdown(batch.shutdown);

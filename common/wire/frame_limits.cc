@@ -32,13 +32,15 @@ constexpr size_t kRareBytes = kMaxLogitBias * kLogitBiasBytes + kMaxEndTokens * 
 constexpr size_t kSamplingBytes =
     kMessage + 6 * (kTag + 4) + 3 * (kTag + kId) + 2 * (kTag + kSigned) + (kTag + 8) + kMessage + kRareBytes;
 // Without the token ids, and without its shared blocks.
-constexpr size_t kOpenBytes = kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes + (kTwoByteTag + kId);
+constexpr size_t kOpenBytes =
+    kMessage + (kTag + kWide) + 2 * kMessage + kSamplingBytes + (kTwoByteTag + kId) + (kTwoByteTag + kWide);
+constexpr size_t kDefinitionBytes = (kTwoByteTag + kId) + (kTag + kWide) + kMessage;  // without the program
 // Without the entries of its lists, and without its blocks.
 constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 2 * kMessage + (kTag + 1);
 constexpr size_t kStatesBytes = 2 * (kTwoByteTag + kId);          // the slots of a slice
 constexpr size_t kBlockListBytes = kTwoByteTag + kId + kMessage;  // of one group, without the ids
 constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) + (kTag + 1) +
-                                 kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
+                                 (kTwoByteTag + 1) + kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
 // Without the entries of its lists.
 constexpr size_t kTargetsBytes = kMessage + (kTag + kWide) + (kTag + kId) + 3 * kMessage + (kTag + 1);
 constexpr size_t kTargetTopBytes = sizeof(int32_t) + sizeof(float);
@@ -70,13 +72,15 @@ size_t FrameLimits::MaxStepHeaderBytes() const {
   const size_t rows = Count(max_rows), slices = Count(max_slices);
   const size_t frees = kMessage + kWide * Count(MaxFrees());
   const size_t opens = slices * kOpenBytes + kId * Count(max_open_tokens);
+  const size_t grammars =
+      (kTwoByteTag + kId) + kWide * Count(MaxGrammars()) + slices * kDefinitionBytes + size_t{kMaxDefinitionBytes};
   const size_t new_blocks = Count(max_rows / block_tokens) + slices;  // a slice fills at most count / block_tokens + 1
   const size_t lists = kId * rows + kSigned * rows;                   // token ids, targets (kNoToken is negative)
   const size_t shared_blocks = Count(max_open_tokens / block_tokens);
   const size_t blocks = group_blocks.size() * (2 * slices * kBlockListBytes + kId * (new_blocks + shared_blocks));
   const size_t released = group_windows.empty() ? 0 : slices * (kMessage + kId * group_blocks.size());
   const size_t states = state_slots == 0 ? 0 : slices * kStatesBytes;
-  const size_t step = frees + opens + slices * kSliceBytes + lists + blocks + released + states + (kTag + 1);
+  const size_t step = frees + grammars + opens + slices * kSliceBytes + lists + blocks + released + states + (kTag + 1);
   return internal::MaxPrefixBytes(kHeaderBytes + TimesBytes(*this) + ChecksumBytes(*this) + step);
 }
 
@@ -96,7 +100,7 @@ size_t FrameLimits::HiddenOutsideBytes(bool last_stage) const {
 }
 
 size_t FrameLimits::StageFrameBytes(bool last_stage, int32_t in_flight) const {
-  const size_t step = MaxStepFrameBytes() - Count(max_slices) * kRareBytes;
+  const size_t step = MaxStepFrameBytes() - Count(max_slices) * kRareBytes - size_t{kMaxDefinitionBytes};
   const size_t sent = last_stage ? MaxResultFrameBytes() : step;
   return (Count(in_flight) + 1) * (step + sent) + HiddenOutsideBytes(last_stage);
 }

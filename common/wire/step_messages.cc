@@ -65,6 +65,7 @@ pb::SampledToken ToProto(const SampledToken& token) {
     entry->set_logprob(top.logprob);
   }
   out.set_invalid_logits(token.invalid_logits);
+  out.set_grammar_exhausted(token.grammar_exhausted);
   return out;
 }
 
@@ -76,6 +77,7 @@ SampledToken FromProto(const pb::SampledToken& token) {
   out.logprob = token.logprob();
   for (const pb::TokenLogprob& top : token.top()) out.top.push_back({top.token(), top.logprob()});
   out.invalid_logits = token.invalid_logits();
+  out.grammar_exhausted = token.grammar_exhausted();
   return out;
 }
 

@@ -24,6 +24,7 @@ struct ArrivingRequest {
   std::string tenant;  // and the others: see SequenceSpec
   double weight = 1;
   PriorityClass priority_class = PriorityClass::kDefault;
+  std::string grammar;
   friend bool operator==(const ArrivingRequest&, const ArrivingRequest&) = default;
 };
 

@@ -29,7 +29,7 @@ std::optional<int64_t> SlowestUs(const StepResult& result, int64_t most_us) {
 }  // namespace
 
 Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab,
-               StepSink* steps, GroupPlanner* groups)
+               StepSink* steps, GroupPlanner* groups, RequestCheck check)
     : pipeline_(pipeline),
       scheduler_(scheduler),
       front_(front),
@@ -37,6 +37,7 @@ Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClo
       steps_(steps),
       groups_(groups),
       vocab_(vocab),
+      check_(std::move(check)),
       bubble_(pipeline->stages()),
       waits_(clock->NowUs()),
       reported_us_(clock->NowUs()) {}
@@ -64,6 +65,8 @@ absl::Status Engine::TakeCommands() {
     ready_us_ = clock_->NowUs();
     waits_.Progressed(ready_us_);
     RETURN_IF_ERROR(std::visit([this](auto&& c) { return Take(std::forward<decltype(c)>(c)); }, *std::move(command)));
+    // Requests can take long to check, and the front gives an engine up that is silent. The others come next turn.
+    if (ReportIsDue()) break;
   }
   return absl::OkStatus();
 }
@@ -89,10 +92,14 @@ absl::Status Engine::Take(SubmitCommand command) {
                               .weight = spec.weight,
                               .priority_class = static_cast<int32_t>(spec.priority_class)};
   if (!spec.tenant.empty()) recorded.tenant = PrefixRootHash(spec.tenant) & kRecordedHashMask;
+  if (!spec.grammar.empty()) recorded.grammar = PrefixRootHash(spec.grammar) & kRecordedHashMask;
+  recorded.grammar_bytes = static_cast<int64_t>(spec.grammar.size());
   absl::Status status = CheckTokenIds("prompt", spec.prompt, vocab_);
   if (status.ok()) status = CheckTokenIds("output", spec.output, vocab_);
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
-  if (status.ok()) status = scheduler_->Add(std::move(spec));
+  if (status.ok() && check_ != nullptr) status = check_(spec);
+  const bool valid = status.ok();  // what is not is no request that has ended, whatever the error
+  if (valid) status = scheduler_->Add(std::move(spec));
   if (status.ok()) {
     reporting_ += live.reports_progress ? 1 : 0;
     live_[id] = live;
@@ -102,10 +109,10 @@ absl::Status Engine::Take(SubmitCommand command) {
       for (uint64_t& hash : recorded.blocks) hash &= kRecordedHashMask;
       inputs_.commands.push_back(std::move(recorded));
     }
-  } else if (absl::IsFailedPrecondition(status)) {
+  } else if (valid && absl::IsFailedPrecondition(status)) {
     End({.request = request, .reason = FinishReason::kLength});  // nothing was left to produce
   } else {
-    const bool no_room = absl::IsOutOfRange(status);
+    const bool no_room = valid && absl::IsOutOfRange(status);
     End({.request = request, .error = std::string(status.message()), .no_room = no_room});
   }
   return absl::OkStatus();
@@ -269,10 +276,11 @@ absl::Status Engine::PublishEvents() {
   return published;
 }
 
+bool Engine::ReportIsDue() const { return clock_->NowUs() - reported_us_ >= kReportUs; }
+
 absl::Status Engine::Report() {
-  const int64_t now_us = clock_->NowUs();
-  if (now_us - reported_us_ < kReportUs) return absl::OkStatus();
-  reported_us_ = now_us;
+  if (!ReportIsDue()) return absl::OkStatus();
+  reported_us_ = clock_->NowUs();
   return front_->Report(Status());
 }
 

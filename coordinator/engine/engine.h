@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,7 +26,7 @@ namespace stagecoach {
 class EngineClock {
  public:
   virtual ~EngineClock() = default;
-  virtual int64_t NowUs() = 0;  // never goes back; the clock of this host's stages, too
+  virtual int64_t NowUs() = 0;         // never goes back; the clock of this host's stages, too
   virtual void Pause(int64_t us) = 0;  // 0: look again at once
 };
 
@@ -49,9 +50,10 @@ class Engine {
  public:
   // All pointers outlive the engine; `steps`, which is told of every micro-batch, may be nullptr. `vocab`: of the
   // model, which requests are checked against. `groups`: chooses the scheduler's decode groups; nullptr: they stay as
-  // they are.
+  // they are. `check`: refuses requests that the stages could not compute; nullptr: they take any.
+  using RequestCheck = std::function<absl::Status(const SequenceSpec&)>;
   Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab, StepSink* steps,
-         GroupPlanner* groups = nullptr);
+         GroupPlanner* groups = nullptr, RequestCheck check = nullptr);
 
   // Admit, fill the pipeline, await one result, fill again where it made room, publish it: the first stage waits for
   // the successor of what came back, the front for nothing. Waits a bounded time when there is nothing to do. While the
@@ -84,7 +86,7 @@ class Engine {
     int64_t progress_us = 0, progress = 0;  // told last
   };
 
-  absl::Status TakeCommands();
+  absl::Status TakeCommands();  // until a report is due, but one at least
   absl::Status Take(SubmitCommand command);
   absl::Status Take(const CancelCommand& command);
   absl::Status Take(const ShutdownCommand& command);
@@ -97,7 +99,8 @@ class Engine {
   static RequestCost CostOf(const Live& live, int64_t now_us);
   void End(RequestEnd end);
   absl::Status PublishEvents();
-  absl::Status Report();  // when it is time
+  bool ReportIsDue() const;
+  absl::Status Report();  // when it is due
   void Confirm(const StepResult& result, int64_t now_us);
   void Record(const StepResult& result, int64_t now_us, Submitted* submitted);
   void RecordJob();
@@ -112,6 +115,7 @@ class Engine {
   StepSink* const steps_;
   GroupPlanner* const groups_;
   const int64_t vocab_;
+  const RequestCheck check_;
   BubbleMeter bubble_;
   WaitPolicy waits_;
   std::deque<Submitted> in_flight_;

@@ -25,6 +25,7 @@ SubmitCommand CommandOf(const pb::SubmitRequest& request) {
   if (request.has_conversation_tokens())
     spec.conversation_tokens = std::max<int64_t>(request.conversation_tokens(), -1);
   spec.salt = request.cache_salt();
+  spec.grammar = request.grammar();
   spec.tenant = request.tenant();
   if (request.has_weight()) spec.weight = request.weight();
   if (request.has_priority_class()) spec.priority_class = static_cast<PriorityClass>(request.priority_class());
@@ -34,6 +35,7 @@ SubmitCommand CommandOf(const pb::SubmitRequest& request) {
 pb::RequestFinished::Code CodeOf(const RequestEnd& end) {
   if (!end.reason.has_value())
     return end.no_room ? pb::RequestFinished::CODE_NO_ROOM : pb::RequestFinished::CODE_INVALID;
+  if (end.reason == FinishReason::kGrammarExhausted) return pb::RequestFinished::CODE_INVALID;
   return end.reason == FinishReason::kInvalidLogits ? pb::RequestFinished::CODE_INVALID_LOGITS
                                                     : pb::RequestFinished::CODE_UNSPECIFIED;
 }
@@ -54,7 +56,8 @@ pb::RequestFinished::Reason ReasonOf(const std::optional<FinishReason>& reason) 
     case FinishReason::kLength: return pb::RequestFinished::REASON_LENGTH;
     case FinishReason::kCancelled: return pb::RequestFinished::REASON_CANCELLED;
     case FinishReason::kScored: return pb::RequestFinished::REASON_SCORED;
-    case FinishReason::kInvalidLogits: return pb::RequestFinished::REASON_FAILED;
+    case FinishReason::kInvalidLogits:
+    case FinishReason::kGrammarExhausted: return pb::RequestFinished::REASON_FAILED;
   }
   return pb::RequestFinished::REASON_UNSPECIFIED;
 }
@@ -148,6 +151,8 @@ void JobReport::Describe(int stage, pb::StageSummary* out) const {
   out->set_tensor_bytes_read(record.ready.tensor_bytes_read());
   out->set_streamed_bytes(record.ready.streamed_bytes());
   out->set_bytes_sent(record.heartbeat.bytes_sent());
+  out->set_grammar_mask_s(static_cast<double>(record.heartbeat.grammar_mask_ns()) * 1e-9);
+  out->set_grammar_mask_hits(record.heartbeat.grammar_mask_hits());
   out->set_huge_wanted_bytes(record.ready.huge_wanted_bytes());
   out->set_huge_bytes(record.ready.huge_bytes());
   out->set_resident_bytes(std::max(record.ready.resident_bytes(), record.heartbeat.resident_bytes()));

@@ -18,6 +18,7 @@
 #include "common/wire/job_proto.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/job/channel_front.h"
+#include "coordinator/job/grammar_check.h"
 #include "coordinator/job/job_setup.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/cluster_plan.h"
@@ -138,8 +139,10 @@ class Job {
     } else {
       groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), scheduler_->most_groups(), options.reads);
     }
+    grammars_ = std::make_unique<GrammarCheck>(model_);
     engine_ = std::make_unique<Engine>(pipeline, scheduler_.get(), front_.get(), &clock_, model_->hyper.vocab,
-                                       steps_.empty() ? nullptr : &steps_, groups_.get());
+                                       steps_.empty() ? nullptr : &steps_, groups_.get(),
+                                       [this](const SequenceSpec& spec) { return grammars_->Check(spec); });
     return absl::OkStatus();
   }
 
@@ -198,6 +201,7 @@ class Job {
   std::unique_ptr<JobReport> report_;
   std::unique_ptr<ChannelFront> front_;
   std::unique_ptr<GroupPlanner> groups_;  // none where the job says how many groups there are
+  std::unique_ptr<GrammarCheck> grammars_;
   std::unique_ptr<Engine> engine_;
 };
 

@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
+#include "common/text/vocabulary.h"
 #include "coordinator/cli/options/cluster_options.h"
 #include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/options/printing.h"
@@ -18,7 +19,6 @@
 #include "coordinator/front/model_file.h"
 #include "coordinator/front/progress_line.h"
 #include "coordinator/session/cluster_run.h"
-#include "coordinator/text/vocabulary.h"
 
 namespace stagecoach {
 namespace {

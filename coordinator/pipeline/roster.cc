@@ -15,7 +15,7 @@ namespace {
 bool CountersMoved(const pb::Heartbeat& before, const pb::Heartbeat& after) {
   return before.bytes_touched() != after.bytes_touched() || before.bytes_loaded() != after.bytes_loaded() ||
          before.layers_done() != after.layers_done() || before.steps_done() != after.steps_done() ||
-         before.bytes_streamed() != after.bytes_streamed();
+         before.bytes_streamed() != after.bytes_streamed() || before.grammar_mask_ns() != after.grammar_mask_ns();
 }
 
 constexpr char kStagePayload[] = "stagecoach/stage";

@@ -147,7 +147,10 @@ absl::StatusOr<StageMemory> StageMemoryOf(const ModelDescription& model, const p
                              .context = stage.context(),
                              .threads = stage.threads(),
                              .bf16_dot = HasBf16Dot(isa)};
-  memory.scratch = ScratchSizesOf(model, stage.first_layer(), stage.last_layer(), stage.owns_head(), limits).bytes();
+  const StageScratchSizes scratch =
+      ScratchSizesOf(model, stage.first_layer(), stage.last_layer(), stage.owns_head(), limits);
+  memory.scratch = scratch.bytes();
+  memory.grammars = scratch.head.has_value() ? scratch.head->grammar_bytes() : 0;
   pb::StageAssignment with_pools = stage;
   with_pools.mutable_group_blocks()->Assign(group_blocks.begin(), group_blocks.end());
   with_pools.set_state_slots(state_slots);

@@ -23,11 +23,12 @@ namespace stagecoach {
 // been full once and a micro-batch had all the rows it may have; after `tokens` tokens of context it is fixed() and the
 // touched blocks' share of `kv`, in whole pages.
 struct StageMemory {
-  uint64_t weights = 0;  // in the kernels' layout
-  uint64_t kv = 0;       // the pools: every block of the layers with attention, and every slot of the others
-  uint64_t states = 0;   // of kv, the slots
-  uint64_t scratch = 0;  // buffers of computation
-  uint64_t frames = 0;   // frames that come and go
+  uint64_t weights = 0;   // in the kernels' layout
+  uint64_t kv = 0;        // the pools: every block of the layers with attention, and every slot of the others
+  uint64_t states = 0;    // of kv, the slots
+  uint64_t scratch = 0;   // buffers of computation
+  uint64_t grammars = 0;  // of these, what is taken when requests have grammars
+  uint64_t frames = 0;    // frames that come and go
 
   uint64_t buffers() const { return scratch + frames; }
   uint64_t fixed() const { return weights + buffers(); }

@@ -15,6 +15,7 @@
 #include "common/base/ids.h"
 #include "common/base/value_range.h"
 #include "common/step/step.h"
+#include "coordinator/request/grammar_ids.h"
 
 namespace stagecoach {
 
@@ -28,7 +29,7 @@ inline constexpr NamedValue<PriorityClass> kPriorityClasses[] = {{PriorityClass:
 
 inline constexpr NumberRange kWeightRange = {0.001, 1000};  // of a tenant
 
-enum class FinishReason { kStop, kLength, kCancelled, kScored, kInvalidLogits };
+enum class FinishReason { kStop, kLength, kCancelled, kScored, kInvalidLogits, kGrammarExhausted };
 
 // Names an entry of the prefix cache (coordinator/schedule/prefix_index.h), which may be gone by now.
 struct PrefixRef {
@@ -53,6 +54,8 @@ struct SequenceSpec {
   // before what asks for the answer. Of a model with recurrent states, a snapshot is kept there; -1: all.
   int64_t conversation_tokens = -1;
   std::string salt;  // what is stored of this one serves only those of the same salt
+  // A compiled grammar that the output follows; empty: none. At most kMaxDefinitionBytes. The scheduler takes it out.
+  std::string grammar;
   // Whom it is for: requests of one tenant share what its weight gives it (coordinator/schedule/waiting_queue.h).
   std::string tenant;
   double weight = 1;  // of kWeightRange
@@ -121,10 +124,11 @@ class Sequence {
   BlockLists block_tables;
   std::vector<int32_t> released;  // [groups] places at the beginning of its table that hold kNoBlock: with a window
   int32_t preemptions = 0;
-  uint64_t order = 0;                // of arrival
-  uint64_t admission = 0;            // the number of its first one, kept through preemptions; 0: none yet
-  TenantAccount* account = nullptr;  // its tenant's; the waiting queue's
-  bool opened = false;               // the stages know it, or will with the micro-batch being composed
+  uint64_t order = 0;                      // of arrival
+  uint64_t admission = 0;                  // the number of its first one, kept through preemptions; 0: none yet
+  TenantAccount* account = nullptr;        // its tenant's; the waiting queue's
+  GrammarIds::Grammar* grammar = nullptr;  // of the scheduler's; nullptr: none
+  bool opened = false;                     // the stages know it, or will with the micro-batch being composed
   // Entries of the prefix cache for its first full blocks: waiting, those it could begin with; running, those it began
   // with and those made of its blocks since, or found to have their content.
   std::vector<PrefixRef> chain;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/base/check.h"
 #include "coordinator/schedule/scheduler.h"
 
@@ -29,10 +30,22 @@ struct Scheduler::Draft : PolicyDraft {
 
   Scheduler& scheduler;
   std::vector<SliceInFlight> slices;
+  bool BringsGrammar(const Sequence& sequence) const {  // that nobody follows yet
+    const GrammarIds::Grammar* grammar = sequence.grammar;
+    return grammar != nullptr && grammar->open == 0 && !grammars.contains(grammar);
+  }
+  // Of the grammars that nobody follows yet, were the sequence opened too. They can lose their followers meanwhile.
+  int64_t GrammarBytesWith(const Sequence& sequence) const {
+    int64_t bytes = BringsGrammar(sequence) ? sequence.grammar->bytes() : 0;
+    for (const GrammarIds::Grammar* grammar : grammars) bytes += grammar->open == 0 ? grammar->bytes() : 0;
+    return bytes;
+  }
+
   int64_t rows_left;
   int64_t open_tokens = 0;
-  bool preempted = false;         // somebody lost its blocks for this draft
-  std::vector<Sequence*> filled;  // a block
+  absl::flat_hash_set<const GrammarIds::Grammar*> grammars;  // of the sequences that it opens
+  bool preempted = false;                                    // somebody lost its blocks for this draft
+  std::vector<Sequence*> filled;                             // a block
 };
 
 std::optional<MicroBatch> Scheduler::Next() {
@@ -155,18 +168,20 @@ int64_t Scheduler::MostChunkRows(const Sequence& sequence) const {
   return options_.chunking == Chunking::kEqualTime ? chunks_.Rows(FirstRow(sequence)) : options_.prefill_chunk;
 }
 
-// The sequence at the head of the queue, when it may start now; those that wait for their leader leave the queue. A
-// preempted one that is not drained yet holds up those behind it: they would take the blocks that it has a right to.
+// The sequence at the head of the queue, when it may start now; those that wait for their leader, or for room for their
+// grammar, leave the queue. A preempted one that is not drained yet holds up those behind it: they would take the
+// blocks that it has a right to.
 Sequence* Scheduler::Admissible(const Draft& draft) {
   if (running_.size() >= static_cast<size_t>(options_.max_num_seqs)) return nullptr;
   Sequence* head = nullptr;
   while (head == nullptr) {
     head = queue_.Head();
     if (head == nullptr || head->state() != SequenceState::kWaiting) return nullptr;
-    if (!WaitsForLeader(*head)) break;
+    if (!WaitsForLeader(*head) && !WaitsForGrammars(*head, draft)) break;
     StandAside(*std::exchange(head, nullptr));
   }
   if (draft.open_tokens + head->tokens() > options_.max_open_tokens) return nullptr;
+  if (draft.BringsGrammar(*head) && draft.GrammarBytesWith(*head) > kMaxDefinitionBytes) return nullptr;
   FindHits(*head);
   if (options_.state_slots > 0 && blocks_.slots().available() == 0) return nullptr;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
@@ -175,6 +190,19 @@ Sequence* Scheduler::Admissible(const Draft& draft) {
     if (blocks_.available(group) - head->evictable_hits[group] < promised_blocks_[group] + needed) return nullptr;
   }
   return head;
+}
+
+// Who brings a small grammar does not pass one that waits with a large one: it could wait for ever. Who waits is looked
+// at again when a grammar loses its last follower, and there is one: a micro-batch alone cannot bring as much.
+bool Scheduler::WaitsForGrammars(Sequence& sequence, const Draft& draft) const {
+  static_assert(kMaxDefinitionBytes < kMaxFollowedBytes);
+  if (!draft.BringsGrammar(sequence)) return false;
+  const int64_t bytes = draft.GrammarBytesWith(sequence);
+  const bool fits = bytes > kMaxDefinitionBytes || grammars_.followed_bytes() + bytes <= kMaxFollowedBytes;
+  const auto others = siblings_.lower_bound({kLacksGrammarRoom, 0});
+  if (fits && (others == siblings_.end() || others->first.first != kLacksGrammarRoom)) return false;
+  sequence.group = kLacksGrammarRoom;
+  return true;
 }
 
 void Scheduler::Admit(Sequence& sequence, Draft& draft) {
@@ -189,6 +217,7 @@ void Scheduler::Admit(Sequence& sequence, Draft& draft) {
   UpdatePromise(sequence);
   sequence.opened = true;
   draft.open_tokens += sequence.tokens();
+  if (sequence.grammar != nullptr) draft.grammars.insert(sequence.grammar);
   draft.batch.open.push_back({.sequence = sequence.spec().id,
                               .prompt = sequence.spec().prompt,
                               .output = sequence.output(),
@@ -334,6 +363,11 @@ MicroBatch Scheduler::Shutdown() { return {.number = next_number_++, .shutdown =
 MicroBatch Scheduler::Submit(Draft& draft) {
   draft.batch.number = next_number_++;
   draft.batch.free = std::exchange(frees_, {});
+  for (OpenSequence& open : draft.batch.open) {
+    GrammarIds::Grammar* const grammar = sequences_.at(open.sequence)->grammar;
+    if (grammar != nullptr) open.grammar = grammars_.Open(grammar, &draft.batch);
+  }
+  grammars_.DropIdle(&draft.batch);
   RememberFilled(draft.filled);
   int64_t decode_rows = 0;
   for (const SliceInFlight& slice : draft.slices) {

@@ -171,9 +171,13 @@ void Scheduler::ReleaseFollowers(Sequence& leader, int64_t blocks) {
     const auto leaders = leaders_.find(group);
     if (--leaders->second == 0) leaders_.erase(leaders);
     // All look again, also while others lead: leaders that never wait themselves could follow one another for ever.
-    for (auto next = siblings_.lower_bound({group, 0}); next != siblings_.end() && next->first.first == group;) {
-      next = RejoinQueue(next);
-    }
+    RejoinGroup(group);
+  }
+}
+
+void Scheduler::RejoinGroup(uint64_t group) {
+  for (auto next = siblings_.lower_bound({group, 0}); next != siblings_.end() && next->first.first == group;) {
+    next = RejoinQueue(next);
   }
 }
 

@@ -53,7 +53,10 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 absl::Status Scheduler::Add(SequenceSpec spec) {
   RETURN_IF_ERROR(CheckSpec(spec));
   spec.max_new_tokens = std::min(spec.max_new_tokens, options_.context - Size(spec.prompt));
+  GrammarIds::Grammar* const grammar =
+      spec.grammar.empty() ? nullptr : grammars_.Add(std::exchange(spec.grammar, std::string()));
   auto sequence = std::make_unique<Sequence>(std::move(spec));
+  sequence->grammar = grammar;
   sequence->order = next_order_++;
   sequence->block_tables.resize(blocks_.groups());
   sequence->released.resize(blocks_.groups());
@@ -170,6 +173,10 @@ void Scheduler::LeaveRunning(Sequence& sequence) {
     promised_blocks_[group] -= std::exchange(sequence.promised[group], 0);
   }
   if (sequence.opened) frees_.push_back(sequence.spec().id);
+  if (sequence.opened && sequence.grammar != nullptr) {
+    grammars_.Close(sequence.grammar);
+    if (sequence.grammar->open == 0) RejoinGroup(kLacksGrammarRoom);
+  }
   sequence.opened = false;
   SetReady(sequence, false);
   if (sequence.state() == SequenceState::kDecoding) --decoding_;
@@ -200,6 +207,7 @@ void Scheduler::Finish(Sequence& sequence) {
     waiting_rows_ -= sequence.tokens();
   }
   queue_.Finish(sequence);
+  if (sequence.grammar != nullptr) grammars_.Remove(sequence.grammar);
   sequence.MoveTo(SequenceState::kFinished);
   not_ready_.erase(sequence.place);
   sequences_.erase(SequenceId{sequence.spec().id});
@@ -242,10 +250,19 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
     CHECK_EQ(sequence.confirmed, slice.start);
     sequence.confirmed += slice.count;
   }
+  if (token != nullptr) queue_.ChargeOutput(sequence, 1);  // whatever it brought: a replay knows the row alone
   if ((token != nullptr && token->invalid_logits) || (scores != nullptr && scores->invalid_logits)) {
     event.finished = FinishReason::kInvalidLogits;
     const int64_t last = slice.start + slice.count;
     event.error = InvalidLogitsError(token != nullptr ? last : slice.start + 1, last);
+    Finish(sequence);
+    return event;
+  }
+  if (token != nullptr && token->grammar_exhausted) {
+    event.finished = FinishReason::kGrammarExhausted;
+    event.error = absl::StrCat("at position ", slice.start + slice.count,
+                               " the request's grammar took too many steps to follow: it has too many ways to read the "
+                               "same text; write it with fewer alternatives that begin alike");
     Finish(sequence);
     return event;
   }
@@ -256,7 +273,6 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
   if (token != nullptr) {
     CHECK_EQ(slice.start + slice.count, sequence.tokens());
     sequence.Append(token->token);
-    queue_.ChargeOutput(sequence, 1);
     if (!running) ++waiting_rows_;
     event.tokens.push_back(*token);
     if (IsStop(spec, token->token)) {

@@ -15,11 +15,14 @@
 // Frees of sequences that the stages know never cause a micro-batch; they ride on the next one.
 //
 // Admission
-//   Order      by class, then tenant share, then arrival (waiting_queue.h). Strict: nobody overtakes the head, even if
-//              it lacks blocks or is preempted and drains.
+//   Order      by class, then tenant share, then arrival (waiting_queue.h). Nobody overtakes the head, even if it lacks
+//              blocks or is preempted and drains, unless it stands aside: see Grammars and Leaders.
 //   Needs      blocks for all known tokens plus one, beyond what running sequences were promised: a prefilling one its
 //              remaining prompt, a decoding one kGrowthHeadroomBlocks (or what it can still use, if less). A sequence
 //              admitted into the last free blocks would soon be preempted and computed again.
+//   Grammars   a sequence that brings a grammar which no open one has waits for the next micro-batch where this one
+//              defines as much as it may. Where open sequences follow as much as they may (grammar_ids.h) it stands
+//              aside until one of these grammars loses its last follower, and so do later ones that bring a grammar.
 //   Rank       (class, admission number), kept for life. A sequence that is added with output was admitted by a job
 //              that is gone: it has its rank at once.
 // Preemption
@@ -85,6 +88,7 @@
 #include "common/job/job_choices.h"
 #include "common/job/job_settings.h"
 #include "common/step/step.h"
+#include "coordinator/request/grammar_ids.h"
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/block_manager.h"
 #include "coordinator/schedule/chunk_planner.h"
@@ -113,8 +117,9 @@ struct SequenceEvent {
   std::vector<TargetLogprobs> scores;  // of this micro-batch: exactly the rows that score_from asks for, each once in a
                                        // sequence's life, in order, whatever preemptions happen
   std::optional<FinishReason> finished;
-  std::string error;          // with kInvalidLogits: where, and what often helps; names fields of the job in backquotes
-  int32_t preemptions = 0;    // of the sequence so far
+  std::string error;        // with kInvalidLogits, kGrammarExhausted: where, and what often helps; names fields of the
+                            // job in backquotes
+  int32_t preemptions = 0;  // of the sequence so far
   int64_t cached_tokens = 0;  // rows that its first admission found in the prefix cache
 };
 
@@ -170,7 +175,7 @@ class Scheduler {
   int64_t decoding() const { return decoding_; }
 
   bool HasUnfinished() const { return !sequences_.empty(); }
-  // Known ones of those that wait, but for those that wait for another to compute their prompt.
+  // Known ones of those that wait, but for those that stand aside.
   int64_t waiting_tokens() const { return waiting_rows_; }
   int64_t waiting() const { return queue_.waiting(); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
@@ -207,6 +212,9 @@ class Scheduler {
   };
   struct Draft;  // a micro-batch being composed
   using Siblings = std::map<std::pair<uint64_t, uint64_t>, Sequence*>;
+  // The group of those that wait until grammars have fewer bytes. A prompt with this hash does no harm: groups look
+  // again.
+  static constexpr uint64_t kLacksGrammarRoom = ~uint64_t{0};
 
   // Composition (micro_batch_composition.cc).
   void AddDecodeRows(Draft& draft);
@@ -219,6 +227,7 @@ class Scheduler {
   int64_t ChunkRows(const Sequence& sequence) const;      // of its next chunk
   int64_t MostChunkRows(const Sequence& sequence) const;  // of that, were the prompt longer
   Sequence* Admissible(const Draft& draft);
+  bool WaitsForGrammars(Sequence& sequence, const Draft& draft) const;  // its group is then kLacksGrammarRoom
   void Admit(Sequence& sequence, Draft& draft);
   void HandOut(Sequence& sequence, int64_t wanted, Draft& draft);
   void AppendSlice(Sequence& sequence, int64_t count, bool released, Draft& draft);
@@ -237,10 +246,11 @@ class Scheduler {
   void TakeHits(Sequence& sequence);                                           // on admission
   void Lead(Sequence& sequence);            // once it has its hits, if it computes what others may have
   bool WaitsForLeader(Sequence& sequence);  // its group is then that of the leader
-  void StandAside(Sequence& sequence);      // until its leader is handed out
+  void StandAside(Sequence& sequence);      // in its group
   Siblings::iterator RejoinQueue(Siblings::iterator aside);  // gives the next one
-  void ReleaseFollowers(Sequence& leader, int64_t blocks);   // who wait for so many or fewer
-  void MendChain(Sequence& sequence);                        // of a running one, as far as its entries have gone
+  void RejoinGroup(uint64_t group);
+  void ReleaseFollowers(Sequence& leader, int64_t blocks);  // who wait for so many or fewer
+  void MendChain(Sequence& sequence);                       // of a running one, as far as its entries have gone
   void RememberFilled(const std::vector<Sequence*>& sequences);
 
   // Recurrent states (snapshots.cc).
@@ -283,6 +293,7 @@ class Scheduler {
   const int64_t chunk_rows_;  // of a chunk, and no more than a micro-batch has
   const bool windowed_;       // any group has a window
   BlockManager blocks_;
+  GrammarIds grammars_;
   std::deque<InFlight> in_flight_;  // oldest first
   int32_t decode_groups_;
   int32_t groups_in_flight_ = 0;  // of the micro-batches in flight: those with decode rows
@@ -295,7 +306,8 @@ class Scheduler {
   std::map<SequenceRank, Sequence*> running_;
   std::map<SequenceRank, Sequence*> prompts_;  // the running ones with prompt rows to hand out
 
-  // Those that stand aside until the prompt of a leader is handed out, by group and order of arrival.
+  // Those that stand aside until the prompt of a leader is handed out, or in the group kLacksGrammarRoom, by group and
+  // order of arrival.
   Siblings siblings_;
   absl::flat_hash_map<uint64_t, int32_t> leaders_;  // of each group: how many
   // With states: of each full block of a prompt that waits, by its hash, how many wait.

@@ -125,6 +125,9 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
   if (priority < 0 || priority >= static_cast<int32_t>(kPriorityClassCount)) {
     return refused(" has priority class ", priority, ", must be 0 to ", kPriorityClassCount - 1);
   }
+  if (static_cast<int64_t>(spec.grammar.size()) > kMaxDefinitionBytes) {
+    return refused(" has a grammar of ", spec.grammar.size(), " bytes, expected at most ", kMaxDefinitionBytes);
+  }
   if (spec.sampling.prompt_logprobs > options_.max_prompt_logprobs) {
     return refused(" asks for ", spec.sampling.prompt_logprobs,
                    " log-probabilities beside each of its prompt's, the job has room for `max_prompt_logprobs` ",
@@ -217,15 +220,19 @@ absl::Status Scheduler::CheckIntegrity() const {
   }
   if (running_.size() + static_cast<size_t>(queue_.waiting()) != sequences_.size()) {
     return Violation(sequences_.size(), " sequences, ", running_.size(), " running, ", queue_.waiting(), " waiting, ",
-                     siblings_.size(), " of them for another one's prompt");
+                     siblings_.size(), " of them aside");
   }
   RETURN_IF_ERROR(
       queue_.CheckIntegrity(static_cast<int64_t>(sequences_.size()), static_cast<int64_t>(siblings_.size())));
   RETURN_IF_ERROR(CheckQueues());
+  int64_t with_grammar = 0, open_with_grammar = 0;
   for (const auto& [id, sequence] : sequences_) {
     if (sequence->spec().id != id) return Violation("sequence ", id, " is not found under its id");
     RETURN_IF_ERROR(CheckSequence(*sequence));
+    with_grammar += sequence->grammar != nullptr ? 1 : 0;
+    open_with_grammar += sequence->grammar != nullptr && sequence->opened ? 1 : 0;
   }
+  RETURN_IF_ERROR(grammars_.CheckIntegrity(with_grammar, open_with_grammar));
   for (size_t group = 0; group < blocks_.groups(); ++group) RETURN_IF_ERROR(CheckBlocks(group));
   RETURN_IF_ERROR(CheckSlots());
   if (std::set<SequenceId>(frees_.begin(), frees_.end()).size() != frees_.size()) {
@@ -350,7 +357,10 @@ absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
   if (in_running != runs || (in_turn || stands_aside) == runs || (in_turn && stands_aside)) {
     return violation("is in the wrong queue");
   }
-  if (stands_aside && state != SequenceState::kWaiting) return violation("waits for a leader");
+  if (stands_aside && state != SequenceState::kWaiting) return violation("stands aside");
+  if (stands_aside && sequence.group == kLacksGrammarRoom && grammars_.followed_bytes() == 0) {
+    return violation("waits for room for its grammar, but nobody follows any");
+  }
   int32_t slices = 0;
   int64_t rows = 0;
   bool contiguous = true;

@@ -206,6 +206,7 @@ pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
   submission.mutable_stop_tokens()->Add(entry.request.stop_tokens.begin(), entry.request.stop_tokens.end());
   if (entry.request.conversation_tokens >= 0) submission.set_conversation_tokens(entry.request.conversation_tokens);
   submission.set_cache_salt(entry.request.cache_salt);
+  if (entry.request.grammar != nullptr) submission.set_grammar(*entry.request.grammar);
   submission.set_tenant(entry.request.tenant);
   submission.set_weight(entry.request.weight);
   submission.set_priority_class(static_cast<int32_t>(entry.request.priority_class));

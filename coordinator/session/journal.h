@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,8 +32,11 @@ struct GenerationRequest {
   bool report_progress = false;      // of the prompt: events with `prefill`
   int64_t conversation_tokens = -1;  // see SequenceSpec
   std::string cache_salt;            // see SequenceSpec
-  std::string tenant;                // "
-  double weight = 1;                 // of kWeightRange
+  // See SequenceSpec; nullptr: none. The choices of a request share it. Where there is one, the tokens that end a
+  // generation are among stop_tokens.
+  std::shared_ptr<const std::string> grammar;
+  std::string tenant;  // "
+  double weight = 1;   // of kWeightRange
   PriorityClass priority_class = PriorityClass::kDefault;
 };
 

@@ -95,6 +95,8 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
     stage->set_send_s(before.send_s() + stage->send_s());
     stage->set_wait_s(before.wait_s() + stage->wait_s());
     stage->set_bytes_sent(before.bytes_sent() + stage->bytes_sent());
+    stage->set_grammar_mask_s(before.grammar_mask_s() + stage->grammar_mask_s());
+    stage->set_grammar_mask_hits(before.grammar_mask_hits() + stage->grammar_mask_hits());
     stage->set_tensor_bytes_read(before.tensor_bytes_read() + stage->tensor_bytes_read());
     stage->set_blocks_used_peak(std::max(before.blocks_used_peak(), stage->blocks_used_peak()));
   }

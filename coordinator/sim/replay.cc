@@ -187,7 +187,9 @@ class RecordedPipeline : public Pipeline {
   }
 
   absl::Status Compare(const MicroBatch& batch, const StepRecord& record) const {
-    bool same = batch.slices.size() == record.slices.size();
+    const StepRecord found(batch, StepResult{});
+    bool same = batch.slices.size() == record.slices.size() && found.drop_grammars == record.drop_grammars &&
+                found.define_grammars == record.define_grammars;
     for (size_t i = 0; same && i < batch.slices.size(); ++i) {
       const SequenceSlice& is = batch.slices[i];
       const StepRecord::Slice& was = record.slices[i];
@@ -196,8 +198,8 @@ class RecordedPipeline : public Pipeline {
     }
     if (!same) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "micro-batch ", batch.number, " differs: the replay has ", SlicesText(StepRecord(batch, StepResult{})),
-          ", the record ", SlicesText(record), " (sequence:start+rows, * sampled, (slots of states))"));
+          "micro-batch ", batch.number, " differs: the replay has ", SlicesText(found), ", the record ",
+          SlicesText(record), " (sequence:start+rows, * sampled, (slots of states)), or the grammars differ"));
     }
     // Results are taken one at a time, so their times are in order; of two equal times either may have come first.
     const bool early = confirmed_ < records_.size() && records_[confirmed_].confirm_us < record.submit_us;
@@ -264,6 +266,11 @@ class RecordedFront : public Front {
     spec.conversation_tokens = command.conversation_tokens;
     spec.stop_tokens = {kStopToken};
     if (command.tenant != 0) spec.tenant = absl::StrCat(command.tenant);
+    // Another one of the same length; equal ones stay equal.
+    while (static_cast<int64_t>(spec.grammar.size()) < command.grammar_bytes) {
+      absl::StrAppend(&spec.grammar, absl::Hex(MixBits(command.grammar), absl::kZeroPad16));
+    }
+    spec.grammar.resize(static_cast<size_t>(command.grammar_bytes));
     spec.weight = command.weight;
     spec.priority_class = static_cast<PriorityClass>(command.priority_class);
     return spec;

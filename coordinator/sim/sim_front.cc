@@ -52,6 +52,7 @@ SubmitCommand SimFront::CommandFor(size_t number) const {
   command.spec.output.assign(static_cast<size_t>(requests_[number].tokens), kSimulatedToken);
   command.spec.max_new_tokens = shape.output_tokens;
   command.spec.tenant = shape.tenant;
+  command.spec.grammar = shape.grammar;
   command.spec.weight = shape.weight;
   command.spec.priority_class = shape.priority_class;
   return command;

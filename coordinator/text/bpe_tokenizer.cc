@@ -1,53 +1,19 @@
 // Byte-level byte-pair encoding, as GPT-2 introduced it: the text is cut to pieces (pretokenizer.h); in each, from
 // bytes, the adjacent pair of the best merge rank is joined again and again, the leftmost first among equals.
 //
-// The file writes every byte as a printable character (33-126, 161-172 and 174-255 as themselves, the 68 others as
-// U+0100 and up); here pieces are plain bytes.
+// The file writes every byte as a printable character (common/text/token_bytes.h); here pieces are plain bytes.
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/text/token_bytes.h"
 #include "coordinator/text/pair_joiner.h"
 #include "coordinator/text/pretokenizer.h"
 #include "coordinator/text/tokenizer.h"
-#include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr uint32_t kAlphabetEnd = 0x100 + 68;
-
-// The byte each code point below kAlphabetEnd stands for, or -1.
-std::array<int16_t, kAlphabetEnd> MakeAlphabet() {
-  std::array<int16_t, kAlphabetEnd> bytes;
-  bytes.fill(-1);
-  uint32_t next_spare = 0x100;
-  for (int16_t byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    bytes[printable ? static_cast<uint32_t>(byte) : next_spare++] = byte;
-  }
-  return bytes;
-}
-
-// Appends the bytes that a token's text stands for. A character outside the alphabet: itself, and false.
-bool AppendBytes(absl::string_view text, std::string* bytes) {
-  static const std::array<int16_t, kAlphabetEnd> alphabet = MakeAlphabet();
-  bool whole = true;
-  for (size_t position = 0; position < text.size();) {
-    const DecodedChar next = DecodeUtf8(text, position);
-    const bool known = next.code_point < kAlphabetEnd && alphabet[next.code_point] >= 0;
-    if (known) {
-      bytes->push_back(static_cast<char>(static_cast<uint8_t>(alphabet[next.code_point])));
-    } else {
-      bytes->append(text.data() + position, next.bytes);
-    }
-    whole = whole && known;
-    position += next.bytes;
-  }
-  return whole;
-}
 
 class BpeTokenizer final : public Tokenizer {
  public:
@@ -59,7 +25,8 @@ class BpeTokenizer final : public Tokenizer {
     for (size_t i = 0; i < vocabulary_.texts.size(); ++i) {
       const TokenId token = static_cast<TokenId>(i);
       std::string bytes;
-      if (IsPlain(token) && AppendBytes(vocabulary_.texts[i], &bytes) && !bytes.empty()) Intern(bytes, token);
+      if (IsPlainToken(vocabulary_, token) && AppendBytesSpelled(vocabulary_.texts[i], &bytes) && !bytes.empty())
+        Intern(bytes, token);
     }
     merges_.reserve(vocabulary_.merges.size());
     uint32_t rank = 0;
@@ -67,9 +34,9 @@ class BpeTokenizer final : public Tokenizer {
       const absl::string_view text = merge;
       const size_t space = text.find(' ', 1);
       std::string left, right;
-      const bool left_whole = AppendBytes(text.substr(0, space), &left);
+      const bool left_whole = AppendBytesSpelled(text.substr(0, space), &left);
       // Text is always made of the alphabet, so other merges never apply.
-      if (!left_whole || !AppendBytes(text.substr(space + 1), &right)) continue;
+      if (!left_whole || !AppendBytesSpelled(text.substr(space + 1), &right)) continue;
       const Symbol result = Intern(left + right, kNoToken);
       merges_.try_emplace(Pair(Intern(left, kNoToken), Intern(right, kNoToken)), PairJoiner::Join{rank++, result});
     }
@@ -94,13 +61,6 @@ class BpeTokenizer final : public Tokenizer {
     TokenId& known = token_of_symbol_[entry->second];
     if (known == kNoToken) known = token;  // a repeated text keeps its first id
     return entry->second;
-  }
-
-  std::string PlainBytes(TokenId token) const override {
-    if (vocabulary_.types[token] == TokenType::kUserDefined) return vocabulary_.texts[token];
-    std::string bytes;
-    AppendBytes(vocabulary_.texts[token], &bytes);
-    return bytes;
   }
 
   bool EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const override {

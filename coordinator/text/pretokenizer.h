@@ -7,42 +7,14 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
-#include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/text/pretokenizer_names.h"
 
 namespace stagecoach {
 
-enum class PreTokenizer {
-  kQwen2,
-  kQwen35,  // as kQwen2, but marks are parts of words
-  kLlamaBpe,
-  kGpt2,
-  kStarCoder,  // digits one by one, then as kGpt2
-  kGpt4o,
-  kTekken,
-  kKimiK2,
-  kDeepSeekV3,
-  kDeepSeekLlm,  // DeepSeek LLM and V2
-  kDeepSeekCoder,
-};
-
-// What a name in tokenizer.ggml.pre says about a vocabulary.
-struct PreTokenizerHabits {
-  PreTokenizer kind;
-  bool takes_whole_pieces = false;  // a piece that is a token is that token, whatever merges would make of it
-  bool adds_bos = false;            // where the file does not say
-};
-
 // The end of the white space that begins at `position`.
 size_t EndOfSpace(absl::string_view text, size_t position);
-
-// Absent for an unknown name.
-std::optional<PreTokenizerHabits> PreTokenizerByName(absl::string_view name);
-
-// The known names, for messages.
-std::string SupportedPreTokenizers();
 
 // The pieces of a text, in order.
 class PieceCutter {

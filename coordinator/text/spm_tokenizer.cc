@@ -10,27 +10,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
+#include "common/text/token_bytes.h"
 #include "coordinator/text/pair_joiner.h"
 #include "coordinator/text/tokenizer.h"
 #include "coordinator/text/utf8.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-// The byte a text of the form <0xNN> names, or -1.
-int ByteNamed(absl::string_view text) {
-  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
-  const int high = HexDigit(text[3]), low = HexDigit(text[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
 
 // The rank of each score: 0 for the highest, the same for equal ones.
 std::vector<uint32_t> RanksOf(const std::vector<float>& scores) {
@@ -63,7 +49,7 @@ class SpmTokenizer final : public Tokenizer {
       const int byte = vocabulary_.types[i] == TokenType::kByte ? ByteNamed(text) : -1;
       if (byte >= 0) {
         if (byte_tokens_[byte] == kNoToken) byte_tokens_[byte] = token;
-      } else if (IsPlain(token) && !text.empty()) {
+      } else if (IsPlainToken(vocabulary_, token) && !text.empty()) {
         pieces_.try_emplace(text, token);  // a repeated text keeps its first id
         longest_piece_bytes_ = std::max(longest_piece_bytes_, text.size());
         pieces_cross_words_ = pieces_cross_words_ || EndOfWord(text) < text.size();
@@ -74,13 +60,6 @@ class SpmTokenizer final : public Tokenizer {
   }
 
  private:
-  std::string PlainBytes(TokenId token) const override {
-    const std::string& text = vocabulary_.texts[token];
-    const int byte = vocabulary_.types[token] == TokenType::kByte ? ByteNamed(text) : -1;
-    if (byte >= 0) return std::string(1, static_cast<char>(static_cast<uint8_t>(byte)));
-    return absl::StrReplaceAll(text, {{kSpaceMark, " "}});
-  }
-
   bool EncodeFragment(size_t most, absl::string_view text, std::vector<TokenId>* tokens) const override {
     std::string marked = absl::StrReplaceAll(text, {{" ", kSpaceMark}});
     if (vocabulary_.add_space_prefix) marked.insert(0, kSpaceMark.data(), kSpaceMark.size());

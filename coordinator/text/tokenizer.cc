@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "common/base/status_macros.h"
+#include "common/text/token_bytes.h"
 #include "coordinator/text/pretokenizer.h"
 #include "coordinator/text/utf8.h"
 
@@ -170,13 +171,8 @@ size_t Tokenizer::AfterSpecial(absl::string_view text, const SpecialTokens::Matc
 
 std::string Tokenizer::TokenBytes(TokenId token, bool render_control) const {
   if (token < 0 || token >= vocab_size()) return "";
-  if (!IsPlain(token)) return render_control ? vocabulary_.texts[token] : "";
-  return PlainBytes(token);
-}
-
-bool Tokenizer::IsPlain(TokenId token) const {
-  const TokenType type = vocabulary_.types[token];
-  return type != TokenType::kControl && type != TokenType::kUnknown && type != TokenType::kUnused;
+  if (!IsPlainToken(vocabulary_, token)) return render_control ? vocabulary_.texts[token] : "";
+  return PlainTokenBytes(vocabulary_, token);
 }
 
 std::string Tokenizer::Decode(absl::Span<const TokenId> tokens, bool render_control) const {

@@ -19,8 +19,8 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/gguf/gguf_file.h"
+#include "common/text/vocabulary.h"
 #include "coordinator/text/marked_text.h"
-#include "coordinator/text/vocabulary.h"
 
 namespace stagecoach {
 
@@ -109,15 +109,13 @@ class Tokenizer {
   absl::Span<const TokenId> end_of_generation() const { return vocabulary_.end_of_generation; }  // the set, ascending
   const std::optional<FillMarkers>& fill_markers() const { return vocabulary_.fill; }
   bool strips_leading_space() const { return vocabulary_.add_space_prefix; }  // of SentencePiece
+  const Vocabulary& vocabulary() const { return vocabulary_; }
 
   // All tokens of a text at once. Invalid UTF-8 is kept as it is.
   std::string Decode(absl::Span<const TokenId> tokens, bool render_control) const;
 
  protected:
   explicit Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)), special_tokens_(vocabulary_) {}
-
-  // TokenBytes of a plain token.
-  virtual std::string PlainBytes(TokenId token) const = 0;
 
   // Appends the tokens of a non-empty text without special tokens, which is the first of its text or follows a special
   // token. May stop and return false, with anything in `tokens`, when it will hold more than `most`.
@@ -130,9 +128,6 @@ class Tokenizer {
   // No token but a special one stands for more bytes of a text than this. `of_bytes`: the tokens of the 256 bytes. If
   // some bytes go without a token, or without this call, TooMany is never certain.
   void BoundBytesOfToken(size_t bytes, absl::Span<const TokenId> of_bytes);
-
-  // Control, unknown and unused tokens never stand for plain text, whatever their own text is.
-  bool IsPlain(TokenId token) const;
 
   Vocabulary vocabulary_;  // constant after construction
 

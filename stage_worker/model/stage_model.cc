@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/step/step.h"
+#include "common/text/token_bytes.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/model/attention/attention.h"
 #include "stage_worker/model/delta_net/delta_net.h"
@@ -193,7 +194,10 @@ StageModel::StageModel(std::shared_ptr<const ModelDescription> model, const Stag
       slots_(config.state_slots),
       gang_(std::move(gang)),
       plan_(scratch_sizes_.layers),
-      scratch_(scratch_sizes_.layers) {
+      scratch_(scratch_sizes_.layers),
+      tails_(
+          static_cast<size_t>(MostGrammars(config.max_slices)),
+          [this] { return ReadGrammarVocabulary(model_->file->metadata(), hyper_.vocab); }, &counters->masks) {
   gang_->TakeAccount();  // of loading
   for (const RopeParameters& rope : scratch_sizes_.layers.ropes) ropes_.emplace_back(rope, weights_.rope_freqs);
   if (!config_.owns_head) return;
@@ -208,12 +212,13 @@ absl::Status StageModel::Begin(const MicroBatch& batch) {
   RETURN_IF_ERROR(table_.Validate(batch));
   RETURN_IF_ERROR(slots_.Validate(batch));
   if (config_.owns_embedding) RETURN_IF_ERROR(CheckTokens(batch));
-  if (config_.owns_head) RETURN_IF_ERROR(CheckHeadWork(batch));
+  if (config_.owns_head) {
+    RETURN_IF_ERROR(CheckHeadWork(batch));
+    RETURN_IF_ERROR(tails_.Validate(batch));
+    tails_.Commit(batch);
+  }
   table_.Commit(batch);
   slots_.Commit(batch);
-  if (!config_.owns_head) return absl::OkStatus();
-  for (const SequenceId sequence : batch.free) histories_.erase(sequence);
-  for (const OpenSequence& open : batch.open) histories_.emplace(open.sequence, TokenHistory(open));
   return absl::OkStatus();
 }
 
@@ -261,7 +266,7 @@ absl::Status StageModel::CheckHeadWork(const MicroBatch& batch) const {
     if (!slice.sample) continue;
     // The table knows the sequence, so one of the two does.
     const auto in_batch = opened.find(slice.sequence);
-    const int64_t known = in_batch != opened.end() ? in_batch->second : histories_.at(slice.sequence).size();
+    const int64_t known = in_batch != opened.end() ? in_batch->second : tails_.Of(slice.sequence).history().size();
     const int64_t position = int64_t{slice.start} + slice.count;
     if (position != known) {
       return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is sampled for position ", position,
@@ -313,12 +318,31 @@ void StageModel::Finish(const MicroBatch& batch, const float* hidden, StepResult
   CHECK(head_ != nullptr);
   ListHeadRows(batch, result);
   if (head_rows_.empty()) return;
+  MakeMasks();
   head_->ForEachRow(hidden, head_row_indices_, [this](int thread, size_t index, const float* logits) {
     FinishRow(thread, head_rows_[index], logits);
   });
   for (const HeadRow& row : head_rows_) {
     if (row.invalid) *row.target_invalid = true;
   }
+}
+
+// Mostly they are there: MakeAnyMask. What is hard to find is found by as many threads as there are.
+void StageModel::MakeMasks() {
+  masks_to_make_.clear();
+  for (const HeadRow& row : head_rows_) {
+    if (row.sampled == nullptr) continue;
+    SamplingTail& tail = tails_.Of(row.slice->sequence);
+    if (tail.lacks_mask()) masks_to_make_.push_back(&tail);
+  }
+  if (masks_to_make_.empty()) return;
+  gang_->Run([this](int thread) {
+    const Worker worker{*gang_, thread};
+    worker.Enter(StepPart::kSampling);
+    worker.Divide(static_cast<int64_t>(masks_to_make_.size()), {.most = 1}, [this](const WorkRun& run) {
+      tails_.MakeMask(masks_to_make_[static_cast<size_t>(run.items.begin)]);
+    });
+  });
 }
 
 void StageModel::ListHeadRows(const MicroBatch& batch, StepResult* result) {
@@ -334,7 +358,7 @@ void StageModel::ListHeadRows(const MicroBatch& batch, StepResult* result) {
     targets.sequence = slice.sequence;
     targets.start = slice.start;
     targets.logprobs.resize(slice.targets.size());
-    const SamplingParams& sampling = histories_.find(slice.sequence)->second.sampling();
+    const SamplingParams& sampling = tails_.Of(slice.sequence).history().sampling();
     targets.top.resize(slice.targets.size() * static_cast<size_t>(sampling.prompt_logprobs));
   }
   SampledToken* sampled = result->sampled.data();
@@ -375,12 +399,18 @@ void StageModel::FinishRow(int thread, HeadRow& row, const float* logits) {
     }
   }
   if (row.sampled == nullptr) return;
-  // A sequence is sampled at most once in a batch (see CheckHeadWork), so no other thread touches its history.
-  TokenHistory& history = histories_.find(slice.sequence)->second;
+  // A sequence is sampled at most once in a batch (see CheckHeadWork), so no other thread touches its tail.
+  SamplingTail& tail = tails_.Of(slice.sequence);
+  const int32_t position = slice.start + slice.count;
+  const AllowedTokens* const allowed = tail.allowed();
+  if (allowed != nullptr && !allowed->any) {
+    *row.sampled = {.sequence = slice.sequence, .position = position, .token = 0, .grammar_exhausted = true};
+    return;
+  }
   *row.sampled =
-      samplers_[static_cast<size_t>(thread)].Sample(kernels_, history, slice.start + slice.count, logits, hyper_.vocab);
+      samplers_[static_cast<size_t>(thread)].Sample(kernels_, tail.history(), position, logits, hyper_.vocab, allowed);
   row.sampled->sequence = slice.sequence;
-  history.AppendOutput(row.sampled->token);
+  row.sampled->grammar_exhausted = !tail.Append(row.sampled->token);
 }
 
 uint64_t StageModel::kv_bytes() const {

@@ -25,6 +25,7 @@
 #include "stage_worker/model/attention/attention.h"
 #include "stage_worker/model/layers/step_context.h"
 #include "stage_worker/sample/sampler.h"
+#include "stage_worker/sample/sampling_tails.h"
 
 namespace stagecoach {
 
@@ -84,6 +85,7 @@ struct StageCounters {
   std::atomic<uint64_t> bytes_touched{0};  // of the memory for the weights, before they are loaded into it
   std::atomic<uint64_t> bytes_loaded{0};
   std::atomic<uint64_t> layers_done{0};
+  MaskCounters masks;
 };
 
 // Used by one thread at a time.
@@ -93,9 +95,10 @@ class StageModel {
   static absl::StatusOr<std::unique_ptr<StageModel>> Load(std::shared_ptr<const ModelDescription> model,
                                                           const StageConfig& config, StageCounters* counters);
 
-  // Applies a micro-batch's frees, opens and block-table changes, and what its slices do to state slots.
+  // Applies a micro-batch's frees, grammars, opens and block-table changes, and what its slices do to state slots.
   // kInvalidArgument, with nothing changed: unknown or doubly opened sequences, rows that do not follow the last one,
-  // blocks in use by another sequence, slots that do not hold the state of the rows before a slice (SlotTable).
+  // blocks in use by another sequence, slots that do not hold the state of the rows before a slice (SlotTable), and on
+  // the stage with the head bad grammars (SamplingTails).
   absl::Status Begin(const MicroBatch& batch);
 
   // Runs the rows of that batch through this stage's layers. hidden: [rows, D] float, in place; a stage with the
@@ -108,6 +111,10 @@ class StageModel {
 
   // Stage with the head: fills result->sampled and result->targets from the logits of the rows that need them.
   void Finish(const MicroBatch& batch, const float* hidden, StepResult* result);
+
+  // While there is nothing to do: finds out what a grammar allows a sequence next, so that its next row need not wait
+  // for that. False: no more is to be found out.
+  bool MakeAnyMask() { return tails_.MakeAnyMask(); }
 
   uint64_t weight_bytes() const { return weights_.bytes(); }
   uint64_t kv_bytes() const;  // of K and V, and of state slots
@@ -141,6 +148,7 @@ class StageModel {
   absl::Status CheckHeadWork(const MicroBatch& batch) const;                   // stage with the head
   void AddChecksums(size_t layer, const float* hidden, const Worker& worker);  // of this worker's share of the rows
   void ListHeadRows(const MicroBatch& batch, StepResult* result);
+  void MakeMasks();  // that the head rows lack
   void FinishRow(int thread, HeadRow& row, const float* logits);
 
   const std::shared_ptr<const ModelDescription> model_;
@@ -164,10 +172,11 @@ class StageModel {
 
   // Stage with the head only.
   std::unique_ptr<OutputHead> head_;
-  absl::flat_hash_map<SequenceId, TokenHistory> histories_;
+  SamplingTails tails_;
   std::vector<Sampler> samplers_;  // [threads]
   std::vector<HeadRow> head_rows_;
   std::vector<int32_t> head_row_indices_;  // of head_rows_, in the batch
+  std::vector<SamplingTail*> masks_to_make_;
 };
 
 }  // namespace stagecoach

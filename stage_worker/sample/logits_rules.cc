@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <bit>
 #include <limits>
 
+#include "common/grammar/mask.h"
 #include "stage_worker/sample/sampler.h"
 
 namespace stagecoach {
@@ -14,6 +16,18 @@ bool PresenceOrFrequency(const SamplingParams& sampling) {
 
 bool HoldsEndBack(const TokenHistory& history) {
   return history.outputs() < history.sampling().min_new_tokens && !history.sampling().end_tokens.empty();
+}
+
+// Whether the output is to go on: it is no complete text, and another token than these is allowed.
+bool GoesOn(const AllowedTokens& allowed, const std::vector<TokenId>& ends) {
+  if (allowed.complete) return false;
+  for (size_t word = 0; word < allowed.bits.size(); ++word) {
+    for (uint64_t bits = allowed.bits[word]; bits != 0; bits &= bits - 1) {
+      const auto token = static_cast<TokenId>(word * 64) + static_cast<TokenId>(std::countr_zero(bits));
+      if (std::find(ends.begin(), ends.end(), token) == ends.end()) return true;
+    }
+  }
+  return false;
 }
 
 void ApplyPresenceAndFrequency(const TokenHistory& history, float* logits) {
@@ -49,12 +63,16 @@ bool LogitsRules::ChangeAnything(const TokenHistory& history) {
   return !sampling.logit_bias.empty() || Repetition(sampling) || PresenceOrFrequency(sampling) || HoldsEndBack(history);
 }
 
-void LogitsRules::Apply(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits) {
+void LogitsRules::Apply(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits,
+                        const AllowedTokens* allowed) {
   for (const auto& [token, bias] : history.sampling().logit_bias) logits[token] += bias;
   if (Repetition(history.sampling())) ApplyRepetition(kernels, history, vocab, logits);
   if (PresenceOrFrequency(history.sampling())) ApplyPresenceAndFrequency(history, logits);
-  if (!HoldsEndBack(history)) return;
-  for (const TokenId token : history.sampling().end_tokens) logits[token] = -std::numeric_limits<float>::infinity();
+  const std::vector<TokenId>& ends = history.sampling().end_tokens;
+  if (HoldsEndBack(history) && (allowed == nullptr || GoesOn(*allowed, ends))) {
+    for (const TokenId token : ends) logits[token] = -std::numeric_limits<float>::infinity();
+  }
+  if (allowed != nullptr) ForbidOtherTokens(allowed->bits, {logits, static_cast<size_t>(vocab)});
 }
 
 void LogitsRules::ApplyRepetition(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab,

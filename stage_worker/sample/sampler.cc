@@ -1,6 +1,7 @@
 #include "stage_worker/sample/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -12,6 +13,13 @@ namespace stagecoach {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// There is one.
+TokenId FirstAllowed(const AllowedTokens& allowed) {
+  size_t word = 0;
+  while (allowed.bits[word] == 0) ++word;
+  return static_cast<TokenId>(word * 64) + static_cast<TokenId>(std::countr_zero(allowed.bits[word]));
+}
 
 size_t WeightBlocks(int64_t n) { return static_cast<size_t>((n + kWeightBlock - 1) / kWeightBlock); }
 
@@ -103,21 +111,22 @@ int64_t Sampler::Draw(const SamplingKernels& kernels, const RankingCut& cut, con
 }
 
 SampledToken Sampler::Sample(const Kernels& kernels, const TokenHistory& history, int32_t position, const float* logits,
-                             int64_t vocab) {
+                             int64_t vocab, const AllowedTokens* allowed) {
   const SamplingParams& sampling = history.sampling();
   const float* adjusted = logits;
-  if (LogitsRules::ChangeAnything(history)) {
+  if (allowed != nullptr || LogitsRules::ChangeAnything(history)) {
     adjusted_.assign(logits, logits + vocab);
-    rules_.Apply(*kernels.sampling, history, vocab, adjusted_.data());
+    rules_.Apply(*kernels.sampling, history, vocab, adjusted_.data(), allowed);
     adjusted = adjusted_.data();
   }
   SampledToken sampled;
   sampled.position = position;
   const LogitPeak peak = kernels.sampling->find_peak(adjusted, vocab);
-  sampled.token = PickBelow(peak, kernels, sampling, position, adjusted, vocab);
-  // No rule makes a valid logit of an invalid one, but a rule can make the opposite.
-  sampled.invalid_logits =
-      InvalidLogits(peak) && (adjusted == logits || InvalidLogits(kernels.sampling->find_peak(logits, vocab)));
+  const bool impossible = allowed != nullptr && peak.max == -kInf;
+  sampled.token = impossible ? FirstAllowed(*allowed) : PickBelow(peak, kernels, sampling, position, adjusted, vocab);
+  // A rule can make an invalid logit of a valid one, and a grammar the opposite.
+  sampled.invalid_logits = (allowed != nullptr || InvalidLogits(peak)) &&
+                           (adjusted == logits || InvalidLogits(kernels.sampling->find_peak(logits, vocab)));
   if (sampling.logprobs < 0 || sampled.invalid_logits) return sampled;  // no probabilities come of invalid logits
   const float log_sum = kernels.log_sum_exp(logits, vocab);
   sampled.logprob = LogProbability(logits[sampled.token], log_sum);

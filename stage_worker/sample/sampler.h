@@ -49,20 +49,31 @@ class TokenHistory {
   absl::flat_hash_map<TokenId, size_t> place_;  // in output_counts_
 };
 
-// Applies the sequence's sampling parameters to raw logits, in this order:
+// The tokens that a sequence's grammar allows next.
+struct AllowedTokens {
+  std::vector<uint64_t> bits;  // [ceil(V / 64)] bit t % 64 of word t / 64: token t is allowed
+  bool complete = false;       // the output may end here
+  bool any = true;             // one is allowed; where none was found, nothing can be sampled
+};
+
+// Applies the sequence's sampling parameters, and its grammar, to raw logits, in this order:
 //   1. logit bias: added, in the order of the list.
 //   2. repetition penalty r, once for every token among the last repeat_last_n of prompt and output (-1: all): a logit
 //      above 0 is divided by r, another multiplied.
 //   3. presence and frequency, over the output only: logit -= presence + count * frequency.
-//   4. end tokens are -infinity while the output has fewer than min_new_tokens.
+//   4. end tokens are -infinity while the output has fewer than min_new_tokens, unless it is a complete text, or the
+//      grammar allows no other token.
+//   5. tokens that the grammar does not allow are -infinity.
 // 2 and 3 are those of llama.cpp's penalties sampler. Reuses its memory; for one thread.
 class LogitsRules {
  public:
-  // Whether the sequence asks for any of them.
+  // Whether the sequence asks for any of the first four.
   static bool ChangeAnything(const TokenHistory& history);
 
-  // logits [vocab], in place. Tokens of the history are in [0, vocab), see CheckOpenSequence.
-  void Apply(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits);
+  // logits [vocab], in place. Tokens of the history are in [0, vocab), see CheckOpenSequence. allowed: nullptr without
+  // a grammar.
+  void Apply(const SamplingKernels& kernels, const TokenHistory& history, int64_t vocab, float* logits,
+             const AllowedTokens* allowed = nullptr);
 
   static size_t MaxBytes(int64_t vocab) { return static_cast<size_t>(vocab); }
 
@@ -124,9 +135,10 @@ class Sampler {
 
   // Samples a row: raw logits [vocab] through the sequence's rules to the token at `position`, with its
   // log-probabilities. Fills everything but SampledToken::sequence; does not append to the history. Validity is that of
-  // the raw logits: a rule's -infinity is valid.
+  // the raw logits: a rule's -infinity is valid. allowed: as of LogitsRules; the token is always one of them, the first
+  // where the rules have made all of them impossible.
   SampledToken Sample(const Kernels& kernels, const TokenHistory& history, int32_t position, const float* logits,
-                      int64_t vocab);
+                      int64_t vocab, const AllowedTokens* allowed = nullptr);
 
   // The most memory one sampler may hold, for the announcement of scratch.
   static size_t MaxBytes(int64_t vocab);

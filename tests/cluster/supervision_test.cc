@@ -3,11 +3,16 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/job_proto.h"
+#include "coordinator/session/session.h"
 #include "tests/e2e/support/programs.h"
+#include "tests/testing/grammar/toy_grammars.h"
+#include "tests/testing/models/tiny_model.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -106,6 +111,55 @@ TEST_F(SupervisionTest, AfterAKillTokensAndLogProbabilitiesAreTheSameToTheLastBi
   EXPECT_EQ(found["logprobs"].dump(), Expected()["logprobs"].dump());
   EXPECT_EQ(found["timings"]["relaunches"], 1);
   std::filesystem::remove(step_log);
+}
+
+// By request: the tokens with the bits of their log-probabilities. `killed`: a stage, once every answer has begun.
+std::vector<std::string> AnswersUnderGrammars(const std::string& model, bool killed) {
+  LaunchOptions options;
+  options.job.set_model_path(model);
+  SetJobSettings({.threads = 1}, &options.job);
+  options.job.set_stage_delay_us(5000);
+  options.stages = 2;
+  options.coordinator_path = CoordinatorProgram();
+  options.stage_worker_path = StageWorkerProgram();
+  std::vector<GenerationRequest> requests(4);
+  requests[0].grammar = requests[1].grammar = std::make_shared<const std::string>(Lists(40));
+  requests[2].grammar =
+      std::make_shared<const std::string>(RunOfBytes('a', 'm', 10, 20));  // complete before the others
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt = {static_cast<TokenId>(5 + i), 6, 7};
+    requests[i].max_new_tokens = 40;
+    requests[i].stop_tokens = {319};
+    requests[i].sampling.logprobs = 1;
+    requests[i].sampling.temperature = i == 1 ? 1.f : 0.f;
+  }
+  const std::unique_ptr<Session> session = Session::Launch(options).value();
+  EXPECT_TRUE(session->SubmitAll(1, requests).ok());
+  std::vector<std::string> answers(requests.size());
+  for (size_t ended = 0; ended < requests.size();) {
+    const absl::StatusOr<std::optional<SessionEvent>> event = session->Next(absl::Seconds(1));
+    EXPECT_TRUE(event.ok()) << event.status();
+    if (!event.ok()) break;
+    if (!event->has_value()) continue;
+    std::string& answer = answers[(*event)->request - 1];
+    for (const SampledToken& token : (*event)->tokens) {
+      absl::StrAppend(&answer, token.token, ":", absl::Hex(std::bit_cast<uint32_t>(token.logprob)), " ");
+    }
+    ended += (*event)->finished.has_value() ? 1 : 0;
+    const bool begun = std::none_of(answers.begin(), answers.end(), [](const auto& text) { return text.size() < 40; });
+    if (killed && begun && session->losses().empty())
+      kill(static_cast<pid_t>(session->ready()->stages(1).pid()), SIGKILL);
+  }
+  EXPECT_EQ(session->relaunches(), killed ? 1 : 0);
+  EXPECT_TRUE(session->Finish().ok());
+  return answers;
+}
+
+TEST(SupervisionUnderGrammars, AfterAKillTokensAndLogProbabilitiesAreTheSameToTheLastBit) {
+  const TempDir dir;
+  const std::string model = WriteTinyModel(dir.File("tiny.gguf"), {});
+  const std::vector<std::string> expected = AnswersUnderGrammars(model, /*killed=*/false);
+  EXPECT_EQ(AnswersUnderGrammars(model, /*killed=*/true), expected);
 }
 
 TEST_F(SupervisionTest, AKilledCoordinatorRankIsReplacedAndTheTextGoesOnIdentically) {

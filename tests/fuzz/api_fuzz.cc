@@ -5,11 +5,13 @@
 #include <limits>
 #include <set>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/gguf/gguf_file.h"
+#include "common/grammar/program.h"
 #include "common/json/json.h"
 #include "common/json/json_value.h"
 #include "common/step/step.h"
@@ -36,11 +38,14 @@ struct DemoService {
     model.tokenizer = tokenizer.get();
     model.chat = chat.get();
     model.vocab = tokenizer->vocab_size();
+    grammars = std::make_unique<AnswerGrammars>(tokenizer.get());
+    model.grammars = grammars.get();
     model.names = {"demo", "other"};
     model.any_name = false;
   }
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatFormat> chat;
+  std::unique_ptr<AnswerGrammars> grammars;
   ServedModel model;
 };
 
@@ -112,6 +117,11 @@ void CheckRequests(const std::vector<GenerationRequest>& requests, const ApiCall
     FuzzCheck(static_cast<int64_t>(request.prompt.size()) + request.max_new_tokens <= served.context.context_tokens,
               "prompt and answer fit");
     FuzzCheck(request.max_new_tokens > 0 || request.score_from > 0, "something is computed");
+    if (request.grammar == nullptr) continue;
+    FuzzCheck(GrammarProgram::Decode(*request.grammar).ok(), "a grammar is one");
+    for (const TokenId end : served.model.tokenizer->end_of_generation()) {
+      FuzzCheck(absl::c_linear_search(request.stop_tokens, end), "an answer of a form ends");
+    }
   }
 }
 

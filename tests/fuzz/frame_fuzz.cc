@@ -27,6 +27,15 @@ void CheckStates(const FrameLimits& limits, const MicroBatch& batch) {
   }
 }
 
+void CheckGrammars(const FrameLimits& limits, const MicroBatch& batch) {
+  size_t bytes = 0;
+  for (const GrammarDefinition& definition : batch.define_grammars) bytes += definition.program.size();
+  FuzzCheck(bytes <= static_cast<size_t>(kMaxDefinitionBytes) &&
+                batch.define_grammars.size() <= static_cast<size_t>(limits.max_slices) &&
+                batch.drop_grammars.size() <= static_cast<size_t>(limits.MaxGrammars()),
+            "a batch brings no more grammars than it may");
+}
+
 }  // namespace
 
 void Fuzz(FuzzInput input) {
@@ -38,6 +47,7 @@ void Fuzz(FuzzInput input) {
       const absl::StatusOr<StepFrame> step = DecodeStep(limits, bytes, 7, (choice & 8) != 0);
       if (!step.ok()) break;
       FuzzCheck(step->batch.rows() <= limits.max_rows, "a batch is within its limits");
+      CheckGrammars(limits, step->batch);
       CheckStates(limits, step->batch);
       break;
     }

@@ -54,7 +54,9 @@ void Fuzz(FuzzInput input) {
   static const std::vector<absl::string_view> kNames = OutputFormatNames();
   const OutputFormat format = *OutputFormatByName(kNames[input.Byte() % kNames.size()]);
   const uint8_t flags = input.Byte();
-  const OutputStart start{.prompt_end = (flags & 1) != 0 ? "<think>" : "", .inside_reasoning = (flags & 2) != 0};
+  const OutputStart start{.prompt_end = (flags & 1) != 0 ? "<think>" : "",
+                          .inside_reasoning = (flags & 2) != 0,
+                          .content_has_form = (flags & 8) != 0};
   const std::shared_ptr<const OutputTools> tools = (flags & 4) != 0 ? nullptr : kTools;
   const absl::string_view text = input.rest();
   const std::vector<OutputDelta> whole = Parse(format, start, tools, text, text.size());

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -14,6 +15,7 @@
 #include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/unit/common/wire/frame_samples.h"
+#include "tests/unit/coordinator/text/grammar/random_rules.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"
 
 namespace stagecoach {
@@ -54,6 +56,38 @@ void WriteTexts(const std::filesystem::path& root) {
     tokens.Add(std::string(1, choice) + "hello  we'll 1234 h\xC3\xA9llo\n\n<|end|> <user>aB!/中文、か\x01");
     tokens.Add(std::string(1, static_cast<char>(choice + 112)) + "\xFF\xE2\x96\x81 \t ab<s></s>");
   }
+}
+
+// Programs; the first bytes choose the tokens to go on with.
+void WriteGrammars(const std::filesystem::path& root) {
+  SeedFolder grammar(root, "grammar");
+  std::mt19937 random(1);
+  const TokenId atom = testing::ControlOf(*testing::VocabularyWith({}));
+  for (int i = 0; i < 40; ++i) {
+    std::string bytes;
+    for (int choice = 0; choice < 8; ++choice) bytes += static_cast<char>(random());
+    grammar.Add(bytes + testing::RandomGrammar(atom, &random).second.bytes());
+  }
+}
+
+// Schemas, regular expressions and GBNF texts, behind the number of their language.
+void WriteRules(const std::filesystem::path& root) {
+  SeedFolder rules(root, "rules");
+  for (
+      const char* schema : {
+          R"({"type": "object", "properties": {"a": {"type": ["string", "null"], "minLength": 1, "maxLength": 9},
+               "b": {"$ref": "#/$defs/c"}}, "required": ["b"], "additionalProperties": {"type": "number"},
+               "$defs": {"c": {"anyOf": [{"type": "integer", "minimum": -3, "exclusiveMaximum": 1e3}, {"enum": [1, "x"]}]}}})",
+          R"({"allOf": [{"required": ["a"]}, {"properties": {"a": {"format": "date"}}}], "oneOf": [true]})",
+          R"({"type": "array", "prefixItems": [{"const": []}], "items": {"pattern": "^a+$"}, "minItems": 2, "maxItems": 4})"}) {
+    rules.Add('\0' + std::string(schema));
+    rules.Add('\1' + std::string(schema));
+  }
+  for (const char* pattern : {"^(?:a|[b-z\\d]{2,3})*\\u00e9?\"$", "(?<x>.)\\S+|\\x41{2}[^\\]a-]"}) {
+    rules.Add('\2' + std::string(pattern));
+    rules.Add('\3' + std::string(pattern));
+  }
+  rules.Add("\4root ::= (\n item | \"\\x41\" )* # a comment\nitem ::= [^a-z\\n]{1,3} . root?");
 }
 
 void WriteOutputs(const std::filesystem::path& root) {
@@ -148,6 +182,7 @@ void WriteBinary(const std::filesystem::path& root) {
   SeedFolder frame(root, "frame");
   const FrameLimits limits = SmallLimits();
   frame.Add(0, EncodedStep(limits, SampleBatch(), /*has_hidden=*/false));
+  frame.Add(0, EncodedStep(limits, WithGrammars(SampleBatch()), /*has_hidden=*/false));
   frame.Add(10, EncodedStep(limits, WithoutTokens(SampleBatch()), /*has_hidden=*/true));
   frame.Add(20, EncodedStep(StatefulLimits(), StatefulBatch(), /*has_hidden=*/false));
   frame.Add(25, EncodedStep(StatefulLimits(), WithoutTokens(StatefulBatch()), /*has_hidden=*/true));
@@ -307,6 +342,23 @@ void WriteBodies(const std::filesystem::path& root) {
                                {10, "{" + blocks + R"(,"stream":true})"},
                                {10, R"({"max_tokens":9,"messages":[{"role":"assistant","content":"We"}]})"},
                                {11, "{" + blocks + "}"}});
+  // Answers that are held to a form.
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"enum":[1,"b"]},"c":{"$ref":"#"}},"required":["a"]})";
+  bodies.insert(
+      bodies.end(),
+      {{0, "{" + talk + R"(,"response_format":{"type":"json_schema","json_schema":{"schema":)" + schema + "}}}"},
+       {0, "{" + talk + R"(,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"})"},
+       {0, "{" + talk + R"(,"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":)" + schema +
+               R"(}}],"response_format":{"type":"json_object"}})"},
+       {2, R"({"prompt":"a","structured_outputs":{"regex":"[a-c]{2,3}|d+"}})"},
+       {2, R"({"prompt":"a","structured_outputs":{"choice":["a","b"]},"n":2})"},
+       {2, R"({"prompt":"a","grammar":"root ::= \"a\" root | [^b]"})"},
+       {8, R"({"input":"a","text":{"format":{"type":"json_schema","name":"n","schema":)" + schema + "}}}"},
+       {10,
+        R"({"max_tokens":9,"messages":[{"role":"user","content":"a"}],"output_config":{"format":{"type":"json_schema",
+               "schema":)" +
+            schema + "}}}"}});
   char model = 0;
   for (const auto& [route, body] : bodies) {
     for (int i = 0; i < 4; ++i, model = static_cast<char>(model + 9)) {
@@ -341,6 +393,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   stagecoach::WriteTexts(argv[1]);
+  stagecoach::WriteGrammars(argv[1]);
+  stagecoach::WriteRules(argv[1]);
   stagecoach::WriteOutputs(argv[1]);
   stagecoach::WriteBinary(argv[1]);
   stagecoach::WriteConnections(argv[1]);

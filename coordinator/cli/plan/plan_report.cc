@@ -154,6 +154,7 @@ Json StagesJson(const ChosenJob& job) {
                       {"kv_bytes", memory.kv},
                       {"state_bytes", memory.states},
                       {"scratch_bytes", memory.scratch},
+                      {"grammar_bytes", memory.grammars},  // of these
                       {"frame_bytes", memory.frames},
                       {"total_bytes", memory.total()},
                       {"decode_step_s", plan.decode.stage_s[s]},

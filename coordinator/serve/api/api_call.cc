@@ -12,6 +12,7 @@
 #include "common/json/json_value.h"
 #include "coordinator/answer/answer.h"
 #include "coordinator/serve/api/api_dialect.h"
+#include "coordinator/serve/api/bound_answer.h"
 #include "coordinator/serve/api/conversation/custom_input.h"
 #include "coordinator/serve/api/conversation/tools.h"
 #include "coordinator/serve/api/token_text.h"
@@ -34,8 +35,7 @@ AnswerOptions OptionsOf(const CallPlan& plan, const CallPrompt& prompt) {
                            .list_end = plan.api->list_end,
                            .first_offset = plan.echo ? CodePoints(prompt.text) : 0};
   if (plan.output_format.has_value()) {
-    const OutputStart start = {.prompt_end = plan.prompt_end, .reasoning_is_text = !plan.model->reasoning.parse};
-    options.parser = OutputParser::Make(*plan.output_format, start, plan.output_tools);
+    options.parser = OutputParser::Make(*plan.output_format, plan.output_start(), plan.output_tools);
   }
   return options;
 }
@@ -64,6 +64,7 @@ absl::Status ReadPlan(const ApiDialect& api, const Json& body, const ServedModel
   FieldReader fields(&body);
   RETURN_IF_ERROR(ReadGenerationFields(&fields, api.groups, model, context, &plan->fields));
   RETURN_IF_ERROR(api.read(&fields, model, context, plan));
+  RETURN_IF_ERROR(BindAnswer(plan));
   for (const CallPrompt& prompt : plan->prompts) plan->prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
   plan->ignored.insert(plan->ignored.begin(), plan->fields.ignored.begin(), plan->fields.ignored.end());
   if (context.rules.refuse_unknown_fields) SkipHarmlessFields(&fields);
@@ -236,6 +237,7 @@ std::vector<GenerationRequest> ApiCall::TakeRequests() {
   }
   base.stop_tokens.insert(base.stop_tokens.end(), plan.fields.stop_tokens.begin(), plan.fields.stop_tokens.end());
   base.cache_salt = plan.fields.cache_salt;
+  base.grammar = plan.grammar;
   base.priority_class = static_cast<PriorityClass>(plan.fields.priority_class);
   base.report_progress = plan.fields.stream && plan.fields.progress;
   std::vector<GenerationRequest> requests;

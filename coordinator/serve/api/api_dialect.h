@@ -77,13 +77,22 @@ struct CallPlan {
   std::shared_ptr<const OutputTools> output_tools;  // null: no calls are read
   std::set<std::string> call_ids;                   // of the calls in the conversation: new ones have others
   bool one_call = false;                            // the answer ends after its first call
+  bool continues = false;                           // the prompt ends within the assistant's message
   std::shared_ptr<const Json> repeated;             // members of the body that the API's answers repeat; may be null
+
+  std::shared_ptr<const std::string> grammar;  // see GenerationRequest; null: there is none
 
   std::vector<std::string> ignored;  // fields that mean nothing here
   std::vector<std::string> skipped;  // tools and parts of the conversation that were left out
 
   size_t choices() const { return prompts.size() * static_cast<size_t>(fields.n); }
   bool lists_tokens() const { return fields.sampling.logprobs >= 0; }
+  // For what parses the answer, and what binds it.
+  OutputStart output_start() const {
+    return {.prompt_end = prompt_end,
+            .reasoning_is_text = !model->reasoning.parse,
+            .content_has_form = fields.form.has_value()};
+  }
 };
 
 // What has become certain of a choice. A call is kCallStart, any number of kCallArguments, kCallEnd. kCallStart always

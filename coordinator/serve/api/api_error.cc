@@ -20,6 +20,15 @@ constexpr char kParamPayload[] = "stagecoach/api_error_param";
 
 }  // namespace
 
+const char* ErrorTypeOf(int status) {
+  switch (status) {
+    case 403: return ApiErrorCode::kNotOwner.type;
+    case 408: return ApiErrorCode::kQueueTimeout.type;
+    case 503: return ApiErrorCode::kLoading.type;
+    default: return status < 500 ? ApiErrorCode::kInvalid : ApiErrorCode::kInternal.type;
+  }
+}
+
 ApiError MakeApiError(const ApiErrorKind& kind, std::string message, std::optional<std::string> param) {
   return {kind.status, kind.type, kind.code, std::move(message), std::move(param)};
 }

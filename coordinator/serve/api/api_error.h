@@ -25,6 +25,7 @@ struct ApiErrorCode {
   static constexpr ApiErrorKind kMissingParameter = {400, kInvalid, "missing_parameter"};
   static constexpr ApiErrorKind kUnsupportedParameter = {400, kInvalid, "unsupported_parameter"};
   static constexpr ApiErrorKind kUnsupportedContent = {400, kInvalid, "unsupported_content"};
+  static constexpr ApiErrorKind kUnsupportedSchema = {400, kInvalid, "unsupported_schema"};
   static constexpr ApiErrorKind kTemplateError = {400, kInvalid, "template_error"};
   static constexpr ApiErrorKind kTemplateLimit = {400, kInvalid, "template_limit"};
   static constexpr ApiErrorKind kChatTemplateUnusable = {400, kInvalid, "chat_template_unusable"};
@@ -57,6 +58,9 @@ struct ApiError {
   std::optional<std::string> param;  // the field
   std::optional<int> retry_after_s;  // the header Retry-After
 };
+
+// The type of an error of HTTP itself.
+const char* ErrorTypeOf(int status);
 
 ApiError MakeApiError(const ApiErrorKind& kind, std::string message, std::optional<std::string> param = std::nullopt);
 

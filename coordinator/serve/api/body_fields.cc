@@ -174,6 +174,12 @@ absl::Status FieldReader::String(absl::string_view field, std::string* out) {
   return value == nullptr ? absl::OkStatus() : ReadString(field, *value, out);
 }
 
+absl::StatusOr<const Json*> FieldReader::FindObject(absl::string_view field) {
+  const Json* value = Find(field);
+  if (value != nullptr && !value->is_object()) return WrongType(field, "an object", *value);
+  return value;
+}
+
 std::vector<std::string> FieldReader::Unknown() const {
   std::vector<std::string> unknown;
   for (const auto& [name, value] : object_->items()) {

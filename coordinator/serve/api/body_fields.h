@@ -72,6 +72,7 @@ class FieldReader {
   // An absent field leaves `out` as it is.
   absl::Status Bool(absl::string_view field, bool* out);
   absl::Status String(absl::string_view field, std::string* out);
+  absl::StatusOr<const Json*> FindObject(absl::string_view field);  // null where it is absent
   template <typename Range, typename Out>
   absl::Status Number(absl::string_view field, Range range, Out* out);
 

@@ -242,17 +242,6 @@ absl::Status ReadScheduling(FieldReader* fields, const CallContext& context, Gen
   return CheckSize("cache_salt", out->cache_salt.size(), "bytes", kMostSaltBytes);
 }
 
-// Asks for an answer of a certain form.
-absl::Status ReadForms(FieldReader* fields) {
-  const Json* format = fields->Find("response_format");
-  for (const char* field : {"structured_outputs", "grammar"}) {
-    if (fields->Find(field) == nullptr) continue;
-    return format != nullptr ? WrongField(field, "expected one of this and 'response_format'")
-                             : NeedsForm(field, "a form of the answer");
-  }
-  return format == nullptr ? absl::OkStatus() : CheckFormat("response_format", *format);
-}
-
 // Of every API.
 constexpr RefusedField kRefusedFields[] = {{"chat_template", "null", "templates in requests are refused"}};
 
@@ -290,7 +279,7 @@ absl::Status ReadGenerationFields(FieldReader* fields, const FieldGroups& groups
   }
   RETURN_IF_ERROR(ReadStreaming(fields, groups, context.rules, out));
   RETURN_IF_ERROR(ReadScheduling(fields, context, out));
-  if (groups.response_format) RETURN_IF_ERROR(ReadForms(fields));
+  RETURN_IF_ERROR(ReadAskedForm(fields, groups.form, &out->form, &out->ignored));
   RETURN_IF_ERROR(RefuseKnown(fields, kRefusedFields));
   return RefuseKnown(fields, groups.refused);
 }
@@ -304,19 +293,6 @@ absl::Status ReadMaxTokens(FieldReader* fields, absl::Span<const char* const> na
     *out = tokens;
   }
   return absl::OkStatus();
-}
-
-absl::Status NeedsForm(const std::string& place, absl::string_view what) {
-  return ApiStatus(ApiErrorCode::kUnsupportedParameter,
-                   absl::StrCat(place, ": ", what, " is not supported: answers cannot be bound to a form"), place);
-}
-
-absl::Status CheckFormat(const std::string& place, const Json& format) {
-  if (!format.is_object()) return MisplacedType(place, "an object", format);
-  const std::string type = TextOf(format, "type");
-  if (type == "text") return absl::OkStatus();
-  if (type == "json_object" || type == "json_schema") return NeedsForm(place, ShownValue(type));
-  return Misplaced(place, "expected a type of text, json_object or json_schema");
 }
 
 absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_t> asked) {

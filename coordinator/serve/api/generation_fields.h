@@ -18,6 +18,7 @@
 #include "common/json/json.h"
 #include "common/step/sampling.h"
 #include "coordinator/serve/api/body_fields.h"
+#include "coordinator/serve/api/bound_answer.h"
 #include "coordinator/serve/api/served_model.h"
 
 namespace stagecoach {
@@ -54,6 +55,7 @@ struct GenerationFields {
   bool stream = false;
   bool include_usage = false;
   std::optional<absl::Duration> timeout;
+  std::optional<AskedForm> form;     // that the answer is held to
   std::vector<std::string> ignored;  // names of what stands inside of these and has no effect
 };
 
@@ -85,8 +87,8 @@ struct FieldGroups {
   bool ends = true;       // stop_token_ids, min_tokens, ignore_eos, include_stop_str_in_output
   bool choices = true;    // n, best_of
   bool stream_options = true;
-  bool reports = true;                          // return_progress, timings
-  bool response_format = true;                  // and structured_outputs, grammar
+  bool reports = true;  // return_progress, timings
+  FormSpelling form = FormSpelling::kResponseFormat;
   absl::Span<const RefusedField> refused = {};  // beside those that every API refuses
 };
 
@@ -97,11 +99,6 @@ absl::Status ReadGenerationFields(FieldReader* fields, const FieldGroups& groups
 
 // The most tokens of an answer, by the last of `names` that is there; absent: `out` stays.
 absl::Status ReadMaxTokens(FieldReader* fields, absl::Span<const char* const> names, std::optional<int64_t>* out);
-
-// kUnsupportedParameter: what would bind the answer to a form.
-absl::Status NeedsForm(const std::string& place, absl::string_view what);
-// The form that an answer is to have: {"type": "text", "json_object" or "json_schema"}, of which only the first can be.
-absl::Status CheckFormat(const std::string& place, const Json& format);
 
 // Whether min_tokens agrees with the most tokens that the answer may have: `asked`, or absent where nobody said.
 absl::Status CheckMinTokens(const GenerationFields& fields, std::optional<int64_t> asked);

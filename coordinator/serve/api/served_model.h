@@ -15,6 +15,7 @@
 
 namespace stagecoach {
 
+class AnswerGrammars;
 class ChatFormat;
 
 // How the reasoning in answers to conversations is handed out.
@@ -27,9 +28,10 @@ struct ReasoningOptions {
 // Immutable facts of the one model that is served, the same for all calls. What is pointed to outlives them.
 struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
-  const ChatFormat* chat = nullptr;  // may be null where no call is a conversation
-  int64_t vocab = 0;                 // token ids are below it
-  bool recurrent = false;            // has layers with a state: prompts say where their conversation's next turn parts
+  const ChatFormat* chat = nullptr;    // may be null where no call is a conversation
+  AnswerGrammars* grammars = nullptr;  // of the tokenizer; may be null where no answer is held to a form
+  int64_t vocab = 0;                   // token ids are below it
+  bool recurrent = false;  // has layers with a state: prompts say where their conversation's next turn parts
 
   std::vector<std::string> names;  // the first is shown; never empty
   bool any_name = true;            // a request may call it whatever it likes

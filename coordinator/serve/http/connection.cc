@@ -289,12 +289,15 @@ bool Connection::RefuseBody(const HttpError& error) {
 
 bool Connection::Refuse(const HttpError& error) {
   HttpResponse response{error.status};
-  response.body = WriteHttpError(request_, error);
+  response.body = RefusalBody(request_, error);
   if (error.status == 503) response.headers.emplace_back("Retry-After", absl::StrCat(state_->DrawRetrySeconds()));
   if (!RetryCanSucceed(error.status)) response.headers.emplace_back("x-should-retry", "false");
-  state_->handler->OnRefusal(request_, error);
   Answer(request_, response);
   return true;
+}
+
+std::string Connection::RefusalBody(const HttpRequest& request, const HttpError& error) const {
+  return state_->handler->OnRefusal(request, error);
 }
 
 void Connection::RefuseForRoom() {

@@ -129,6 +129,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void EndStream();
   void AbortSoon();
   void set_kept_bytes(int64_t bytes);
+  std::string RefusalBody(const HttpRequest& request, const HttpError& error) const;
 
  private:
   enum class Stage { kHead, kBody, kAnswer, kLinger };

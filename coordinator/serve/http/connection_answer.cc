@@ -92,7 +92,8 @@ HttpExchange::~HttpExchange() {
     Abort();
   } else {
     HttpResponse response{500};
-    response.body = WriteHttpError(request_, {500, "internal", "the server failed to answer this request"});
+    const HttpError error = {500, "internal", "the server failed to answer this request"};
+    response.body = connection_->RefusalBody(request_, error);
     Respond(response);
   }
 }

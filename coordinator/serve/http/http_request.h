@@ -58,11 +58,6 @@ struct HttpError {
   std::string message;  // one sentence for people; may hold what the client sent
 };
 
-// The body of such an answer, JSON. The request is as far as it was read: with an empty path when its head was not.
-// {"error":{"message":…,"type":…,"param":null,"code":…}}; below /v1/messages
-// {"type":"error","error":{"type":…,"message":…},"request_id":…}.
-std::string WriteHttpError(const HttpRequest& request, const HttpError& error);
-
 // "Not Found"; "Status" for one that has no name here.
 absl::string_view StatusPhrase(int status);
 

@@ -92,8 +92,9 @@ class HttpHandler {
   // For counters and the access log: every request as its answer begins, refused ones included. One that could not be
   // parsed has an empty method and path.
   virtual void OnAnswer(const HttpRequest& /*request*/, int /*status*/) {}
-  // Before OnAnswer, for a request that the server refuses itself: the handler saw at most its head.
-  virtual void OnRefusal(const HttpRequest& /*request*/, const HttpError& /*error*/) {}
+  // Before OnAnswer, for a request that the server answers with an error itself, or that was left without an answer (a
+  // 500): the body of that, JSON. The request is as far as it was read, with an empty path when its head was not.
+  virtual std::string OnRefusal(const HttpRequest& request, const HttpError& error) = 0;
   virtual void OnTick() {}  // each second
 };
 

@@ -206,6 +206,14 @@ void ServiceMetrics::WriteEngine(MetricText* text) const {
   text->Sample(engine.states_free(), {{"state", "free"}});
   text->Gauge("stagecoach_micro_batches_in_flight", "Micro-batches that the stages have now.",
               engine.micro_batches_in_flight());
+  double mask_s = 0, mask_hits = 0;  // of the last stage, the only one that has any
+  for (const pb::StageSummary& stage : sums.stages()) {
+    mask_s += stage.grammar_mask_s();
+    mask_hits += static_cast<double>(stage.grammar_mask_hits());
+  }
+  text->Counter("stagecoach_grammar_mask_seconds_total",
+                "Time that the last stage took to find out which tokens grammars allow.", mask_s);
+  text->Counter("stagecoach_grammar_mask_hits_total", "Times that it knew that from before.", mask_hits);
   text->Gauge("stagecoach_pipeline_bubble_ratio", "Idle share of the stages' time while there was work, of a minute.",
               bubble_.Over(kMinuteUs));
   text->Gauge("stagecoach_pipeline_bubble_floor_ratio", "The least that the work of the same minute allowed.",

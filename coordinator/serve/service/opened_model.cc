@@ -31,6 +31,7 @@ ServedModel OpenedModel::Served() const {
   ServedModel model;
   model.tokenizer = front.tokenizer.get();
   model.chat = chat.get();
+  model.grammars = grammars.get();
   model.vocab = front.description->hyper.vocab;
   model.recurrent = front.description->hyper.recurrent();
   model.names = {NameOfFile(file.path())};
@@ -63,6 +64,7 @@ absl::StatusOr<std::unique_ptr<OpenedModel>> OpenServedModel(const std::string& 
   auto opened = std::make_unique<OpenedModel>();
   ASSIGN_OR_RETURN(opened->front, OpenFrontModel(path, q2_layout));
   opened->chat = std::make_unique<ChatFormat>(choice, opened->front.metadata(), opened->front.tokenizer.get());
+  opened->grammars = std::make_unique<AnswerGrammars>(opened->front.tokenizer.get());
   return opened;
 }
 

@@ -10,6 +10,7 @@
 #include "coordinator/front/model_file.h"
 #include "coordinator/serve/api/served_model.h"
 #include "coordinator/text/chat/chat_format.h"
+#include "coordinator/text/grammar/form/answer_grammars.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
@@ -17,6 +18,7 @@ namespace stagecoach {
 struct OpenedModel {
   FrontModel front;
   std::unique_ptr<ChatFormat> chat;
+  std::unique_ptr<AnswerGrammars> grammars;
 
   // What the file says of it. Named after the file, and any name is taken for it. Points into this object, which stays
   // where it is.

@@ -161,7 +161,11 @@ void Serving::CountRefusal(const HttpRequest& request, const std::string& code) 
   if (found.facts != nullptr && found.facts->api != nullptr) metrics_.Refused(code);
 }
 
-void Serving::OnRefusal(const HttpRequest& request, const HttpError& error) { CountRefusal(request, error.code); }
+std::string Serving::OnRefusal(const HttpRequest& request, const HttpError& error) {
+  CountRefusal(request, error.code);
+  const ApiErrorKind kind = {error.status, ErrorTypeOf(error.status), error.code.c_str()};
+  return ErrorResponse(MakeApiError(kind, error.message), request).body;
+}
 
 void Serving::OnRequest(std::shared_ptr<HttpExchange> exchange) {
   const FoundRoute found = FindRoute(exchange->request().path);

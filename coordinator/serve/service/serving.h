@@ -59,7 +59,7 @@ class Serving : public HttpHandler, public SessionListener {
   HeadVerdict OnHead(const HttpRequest& request) override;
   void OnRequest(std::shared_ptr<HttpExchange> exchange) override;
   void OnAnswer(const HttpRequest& request, int status) override;
-  void OnRefusal(const HttpRequest& request, const HttpError& error) override;
+  std::string OnRefusal(const HttpRequest& request, const HttpError& error) override;
   void OnTick() override;
 
   // The session's thread.

@@ -363,7 +363,14 @@ class Probe {
     Learn(&abilities_.developer, Has(developer, "probe-system") && developer != nobody);
   }
 
-  void ProbeTools() { Learn(&abilities_.tools, Has(Render({kUser}, /*with_tools=*/true), "probe_tool")); }
+  void ProbeTools() {
+    Learn(&abilities_.tools, Has(Render({kUser}, /*with_tools=*/true), "probe_tool"));
+    if (!abilities_.tools) return;
+    const Json described = tools_;
+    tools_[0]["function"].erase("description");
+    Learn(&abilities_.bare_tools, Render({kUser}, /*with_tools=*/true).has_value());
+    tools_ = described;
+  }
 
   void ProbeCalls() {
     const Rendered object = RenderCall(Calling(R"("")", kObjectCall)), text = RenderCall(Calling(R"("")", kTextCall));
@@ -428,11 +435,20 @@ class Probe {
   }
 
   const ChatTemplate& template_;
-  const Json tools_ = ReadJson(kTools);
+  Json tools_ = ReadJson(kTools);
   ChatAbilities abilities_;
   std::string call_;  // in the form that is taken
   bool exhausted_ = false;
 };
+
+Json WithDescriptions(const Json& tools) {
+  Json described = tools;
+  for (Json& tool : described) {
+    Json& function = tool.contains("function") ? tool["function"] : tool;
+    if (function.is_object() && !function.contains("description")) function["description"] = "";
+  }
+  return described;
+}
 
 }  // namespace
 
@@ -486,6 +502,11 @@ absl::StatusOr<MarkedText> ChatFormat::Render(const Conversation& conversation, 
   const Json messages = ShapeMessages(*conversation.messages, used.abilities);
   Conversation shaped = conversation;
   shaped.messages = &messages;
+  Json tools;
+  if (HasTools(conversation) && !used.abilities.bare_tools) {
+    tools = WithDescriptions(*conversation.tools);
+    shaped.tools = &tools;
+  }
   return used.made->Render(shaped, now);
 }
 

@@ -43,6 +43,7 @@ struct ChatAbilities {
   bool late_system = true;     // and one after others
   bool developer = true;       // gives the role "developer" a meaning of its own
   bool tools = true;           // tells the model of tools
+  bool bare_tools = true;      // ... also of those without a description, which else get an empty one
   bool repeated_users = true;  // two messages of the user's in a row
   bool parallel_calls = true;  // more than one call in a message
   bool any_call_id = true;     // else nine letters and digits

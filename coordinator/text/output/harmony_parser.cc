@@ -14,7 +14,6 @@ constexpr absl::string_view kChannel = "<|channel|>";
 constexpr absl::string_view kMessage = "<|message|>";
 constexpr absl::string_view kRecipient = " to=";
 constexpr absl::string_view kFunctions = "functions.";
-constexpr absl::string_view kBodyEnds[] = {"<|end|>", "<|return|>", "<|call|>", kStart};
 constexpr size_t kMostHead = 512;
 
 // What follows `mark` up to white space or the next mark; empty: `mark` is not there.
@@ -96,7 +95,7 @@ class HarmonyParser : public OutputParser {
       case Place::kBody: return StepBody(at_end, out);
       case Place::kCall: return StepCall(at_end, out);
       case Place::kBrokenCall:
-        if (StepBrokenCall(kBodyEnds, at_end, out).empty()) return false;
+        if (StepBrokenCall(kHarmonyBodyEnds, at_end, out).empty()) return false;
         place_ = Place::kBody;
         return true;
       case Place::kAfterCall:
@@ -152,7 +151,7 @@ class HarmonyParser : public OutputParser {
   }
 
   bool StepBody(bool at_end, Deltas* out) {
-    const MarkerPlace found = FindMarker(held(), kBodyEnds, at_end);
+    const MarkerPlace found = FindMarker(held(), kHarmonyBodyEnds, at_end);
     PutOut(found.position, out);
     if (found.marker.empty()) return false;
     if (found.marker != kStart) DropHeld(found.marker.size());

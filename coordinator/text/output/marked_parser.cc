@@ -19,6 +19,7 @@ class MarkedParser : public OutputParser {
         grammar_(GrammarOf(format)),
         tools_(std::move(tools)),
         reads_calls_(tools_ != nullptr && !tools_->empty() && !grammar_.calls.empty()),
+        content_has_form_(start.content_has_form),
         drops_space_(grammar_.space_first) {
     const absl::string_view prompt = WithoutSpaceAround(start.prompt_end);
     if (start.reasoning_is_text) {
@@ -133,7 +134,7 @@ class MarkedParser : public OutputParser {
         space_.clear();
         in_content_marks_ = true;
         ChooseContentMarks();
-      } else if (reads_calls_ && grammar_.calls_at_start_only && Begins(grammar_.calls, at_end, &perhaps)) {
+      } else if (reads_calls_ && calls_at_start_only() && Begins(grammar_.calls, at_end, &perhaps)) {
         GoToCalls();
         return true;
       }
@@ -195,6 +196,10 @@ class MarkedParser : public OutputParser {
 
   // off what is held, into space_ or nowhere
   void SkipSpace() {
+    if (drops_space_ && content_has_form_) {
+      DropHeld(std::min(held().find_first_not_of('\n'), held().size()));
+      drops_space_ = held().empty();
+    }
     const size_t bytes = LeadingSpace(held());
     if (!drops_space_) space_ += TextOfHeld(bytes);
     DropHeld(bytes);
@@ -232,12 +237,14 @@ class MarkedParser : public OutputParser {
     if (!text.empty()) AppendDelta({kind, std::string(text), ""}, out);
   }
 
+  bool calls_at_start_only() const { return grammar_.calls_at_start_only || (content_has_form_ && !had_calls_); }
+
   void ChooseContentMarks() {
     content_marks_ = grammar_.silent;
     const auto add = [&](const std::vector<absl::string_view>& marks) {
       content_marks_.insert(content_marks_.end(), marks.begin(), marks.end());
     };
-    if (reads_calls_ && !grammar_.calls_at_start_only) add(grammar_.calls);
+    if (reads_calls_ && !calls_at_start_only()) add(grammar_.calls);
     if (in_section_) add(grammar_.calls_in_section);
     if (in_section_) add(grammar_.section_ends);
     if (in_content_marks_) add({grammar_.content_close});
@@ -247,6 +254,7 @@ class MarkedParser : public OutputParser {
   OutputGrammar grammar_;  // constant after construction
   const std::shared_ptr<const OutputTools> tools_;
   const bool reads_calls_;
+  const bool content_has_form_;
   Place place_ = Place::kStart;
   bool may_open_again_ = false;  // the prompt opened the reasoning, and the model does so once more
   bool drops_space_;             // white space belongs to the format here

@@ -41,6 +41,9 @@ std::unique_ptr<CallReader> MakeCallReader(OutputFormat format, const OutputGram
 
 std::unique_ptr<OutputParser> MakeMarkedParser(OutputFormat format, const OutputStart& start,
                                                std::shared_ptr<const OutputTools> tools);
+// What ends a message of kHarmony: the first one between messages.
+inline constexpr absl::string_view kHarmonyBodyEnds[] = {"<|end|>", "<|return|>", "<|call|>", "<|start|>"};
+
 // Of kHarmony.
 std::unique_ptr<OutputParser> MakeHarmonyParser(const OutputStart& start, std::shared_ptr<const OutputTools> tools);
 

@@ -98,6 +98,9 @@ struct OutputStart {
   bool inside_reasoning = false;
   // Reasoning is content, and its marks are text. kHarmony, whose whole answer is marks, parts it all the same.
   bool reasoning_is_text = false;
+  // The content has a form (grammar/form/answer_form.h): calls stand at its beginning or nowhere, and after reasoning
+  // line breaks alone belong to the format. kHarmony has no need of it.
+  bool content_has_form = false;
 
   // Of an answer to a prompt with this text.
   static OutputStart After(absl::string_view prompt);

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
+#include "common/text/vocabulary.h"
 #include "coordinator/front/model_file.h"
 #include "coordinator/perplexity/perplexity.h"
-#include "coordinator/text/vocabulary.h"
 #include "tests/bench/kernels/checked_kernels.h"
 #include "tests/unit/stage_worker/model/pipeline_rig.h"
 

@@ -1,20 +1,27 @@
-// What sampling one row of logits costs, by setting and by the shape of the distribution, on one thread. Prints VALID
-// or INVALID first: kernels against the scalar ones, and picked tokens against the naive sampler's.
+// What sampling one row of logits costs, by setting and by the shape of the distribution, on one thread; then what a
+// step of 8 rows under grammars costs, each with a mask and a token appended. Prints VALID or INVALID first: kernels
+// against the scalar ones, picked tokens against the naive sampler's, masks against trying every token.
 //
 //   sampler_bench [isa] [vocabulary]       default: auto 151936
 //
 // Times are the medians of many calls, in microseconds of CPU time. The row lies in the cache, as right after the head.
 
+#include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "common/base/check.h"
 #include "common/base/counter_rng.h"
 #include "stage_worker/check/self_check.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/sample/sampler.h"
+#include "stage_worker/sample/sampling_tails.h"
 #include "tests/bench/measuring.h"
+#include "tests/testing/grammar/toy_grammars.h"
 #include "tests/testing/sample/naive_sampler.h"
 
 namespace stagecoach {
@@ -111,6 +118,112 @@ double MedianUs(const Kernels& kernels, const TokenHistory& history, const std::
   return Median(std::move(times));
 }
 
+// --- grammars ---
+
+constexpr size_t kRows = 8;
+constexpr int kGrammarSteps = 400;
+constexpr double kStepGoalUs = 480;  // of kRows, whose masks are kept
+
+// Words of 1 to 8 letters, some with a blank before them, behind the 256 bytes; last the end.
+std::shared_ptr<const GrammarVocabulary> WordVocabulary(int64_t vocab) {
+  std::vector<std::string> texts(static_cast<size_t>(vocab));
+  for (size_t token = 0; token < texts.size(); ++token) {
+    if (token < 256) {
+      texts[token] = std::string(1, static_cast<char>(token));
+      continue;
+    }
+    const auto draw = [token](uint64_t i) { return UniformAt(token, i); };
+    if (draw(0) < 0.4) texts[token].push_back(' ');
+    for (auto i = static_cast<uint64_t>(1 + 7 * draw(1)); i > 0; --i) {
+      texts[token].push_back(static_cast<char>((draw(2) < 0.9 ? 'a' : '0') + static_cast<int>(9.9 * draw(2 + i))));
+    }
+  }
+  std::vector<GrammarVocabulary::Kind> kinds(texts.size(), GrammarVocabulary::Kind::kText);
+  kinds.back() = GrammarVocabulary::Kind::kEnd;
+  return std::make_shared<const GrammarVocabulary>(std::move(texts), std::move(kinds));
+}
+
+// Nested lists, and a text between quotes.
+std::vector<std::string> GrammarPrograms() {
+  GrammarAutomaton quoted;
+  quoted.states.resize(3);
+  quoted.states[0].bytes = {{'"', '"', 1}};
+  quoted.states[1].bytes = {{' ', '!', 1}, {'"', '"', 2}, {'#', '~', 1}};
+  quoted.states[2].accepting = true;
+  return {testing::Lists(1000), testing::ProgramBytes(quoted)};
+}
+
+// The rows of a step: half of them under each grammar.
+void OpenRows(SamplingTails* tails) {
+  MicroBatch batch;
+  for (const std::string& program : GrammarPrograms()) {
+    batch.define_grammars.push_back({batch.define_grammars.size() + 1, program});
+  }
+  for (size_t row = 0; row < kRows; ++row) {
+    batch.open.push_back({.sequence = row, .prompt = {1}, .grammar = row % batch.define_grammars.size() + 1});
+    batch.open.back().sampling.temperature = 0.7f;
+  }
+  CHECK(tails->Validate(batch).ok());
+  tails->Commit(batch);
+}
+
+struct GrammarSteps {
+  std::vector<double> us;       // of all rows: masks, sampling, appending
+  std::vector<double> mask_us;  // of them, the masks
+  bool valid = true;
+};
+
+// The rows' logits take turns. `checked`: every mask is compared with what the matcher takes, token by token; slow.
+GrammarSteps RunUnderGrammars(const Kernels& kernels, const std::vector<std::vector<float>>& logits, bool checked,
+                              int count) {
+  const auto vocab = static_cast<int64_t>(logits[0].size());
+  const std::shared_ptr<const GrammarVocabulary> vocabulary = WordVocabulary(vocab);
+  vocabulary->tree();
+  MaskCounters counters;
+  SamplingTails tails(
+      kRows, [vocabulary] { return vocabulary; }, &counters);
+  OpenRows(&tails);
+  std::vector<GrammarMatcher> matchers;
+  for (size_t row = 0; checked && row < kRows; ++row) {
+    matchers.emplace_back(GrammarProgram::Decode(GrammarPrograms()[row % 2]).value(), vocabulary);
+  }
+  Sampler sampler;
+  GrammarSteps steps;
+  for (int step = 0; step < count; ++step) {
+    const double begin = ThreadSeconds();
+    for (size_t row = 0; row < kRows; ++row) tails.MakeMask(&tails.Of(row));
+    steps.mask_us.push_back(1e6 * (ThreadSeconds() - begin));
+    for (size_t row = 0; row < kRows; ++row) {
+      SamplingTail& tail = tails.Of(row);
+      const std::vector<float>& own = logits[(row + static_cast<size_t>(step)) % logits.size()];
+      const TokenId token = sampler.Sample(kernels, tail.history(), step, own.data(), vocab, tail.allowed()).token;
+      for (TokenId other = 0; checked && other < vocab; ++other) {
+        const bool allowed = (tail.allowed()->bits[static_cast<size_t>(other) / 64] >> (other % 64) & 1) != 0;
+        steps.valid = steps.valid && allowed == GrammarMatcher(matchers[row]).Append(other);
+      }
+      steps.valid = steps.valid && tail.Append(token) && (!checked || matchers[row].Append(token));
+    }
+    steps.us.push_back(1e6 * (ThreadSeconds() - begin));
+  }
+  return steps;
+}
+
+std::vector<std::vector<float>> NormalRows(int64_t vocab) {
+  std::mt19937 random(2);
+  std::vector<std::vector<float>> rows;
+  for (size_t row = 0; row < kRows; ++row) {
+    rows.push_back(testing::RandomLogits(LogitShape::kNormal, static_cast<size_t>(vocab), &random));
+  }
+  return rows;
+}
+
+void PrintGrammars(const Kernels& kernels, int64_t vocab) {
+  GrammarSteps steps = RunUnderGrammars(kernels, NormalRows(vocab), /*checked=*/false, kGrammarSteps);
+  std::sort(steps.mask_us.begin(), steps.mask_us.end());
+  std::printf("%zu rows under grammars: %.0f us a step, wanted: %.0f; of it masks p50 %.0f us, p99 %.0f us\n", kRows,
+              Median(steps.us), kStepGoalUs, steps.mask_us[kGrammarSteps / 2], steps.mask_us[kGrammarSteps * 99 / 100]);
+}
+
 int Run(const Kernels& kernels, int64_t vocab) {
   std::mt19937 random(1);
   std::vector<std::vector<float>> rows;
@@ -125,6 +238,7 @@ int Run(const Kernels& kernels, int64_t vocab) {
   for (size_t i = 0; i < settings.size() && valid; ++i) {
     for (const std::vector<float>& row : rows) valid = valid && Agrees(kernels, histories[i], row);
   }
+  valid = valid && RunUnderGrammars(kernels, NormalRows(3000), /*checked=*/true, 20).valid;
   std::printf("%s %s, vocabulary %lld, us a row\n", valid ? "VALID" : "INVALID", kernels.isa,
               static_cast<long long>(vocab));
   if (!valid) return 1;
@@ -142,6 +256,7 @@ int Run(const Kernels& kernels, int64_t vocab) {
     }
   }
   std::printf("\nthe most: %.0f us, wanted: %.0f\n", most, kGoalUs);
+  PrintGrammars(kernels, vocab);
   return 0;
 }
 

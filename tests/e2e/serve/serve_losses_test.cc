@@ -138,6 +138,25 @@ TEST_F(ServeLosses, AStageDiesWhileAPromptIsComputed) {
   ExpectTheSame({answer}, {Undisturbed(question)});
 }
 
+// The new stage knows what was said, and so how it may go on.
+TEST_F(ServeLosses, AnAnswerOfAFormGoesOnWhereItsStageWasKilled) {
+  const Json item = {{"type", "string"}, {"minLength", 2}, {"maxLength", 8}};
+  const Json list = {{"type", "array"}, {"items", item}, {"minItems", 8}, {"maxItems", 8}};
+  Question chat = AsStream(ChatQuestion("Whom did he name?", 300, 8)),
+           completion = CompletionQuestion("It was", 300, 9);
+  chat.body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "names"}, {"schema", list}}}};
+  completion.body["structured_outputs"] = {{"regex", "([0-9]{1,3}: [a-z ]{4,20}\\n){6}"}};
+  const std::vector<Question> questions = {chat, AsStream(completion)};
+  const std::vector<RecordedAnswer> calm = RecordAll(server().url(), questions);
+  EXPECT_EQ(Json::parse(calm[0].text()).size(), 8u) << calm[0].ToString();
+  EXPECT_EQ(Lines(calm[1].text()).size(), 6u) << calm[1].ToString();
+  Disturber disturber(&server());
+  const double relaunches = Relaunches();
+  const auto disturb = [&] { EXPECT_TRUE(disturber.Signal(SIGKILL)); };
+  ExpectTheSame(RecordAllWhile(server().url(), questions, 12, disturb), calm);
+  EXPECT_EQ(Relaunches(), relaunches + 1);
+}
+
 TEST_F(ServeLosses, AStageDiesWhileNothingIsAsked) {
   const Question question = ChatQuestion("What is it?", 8, 6);
   const RecordedAnswer before = Record(server().url(), question);

@@ -95,6 +95,7 @@ class Front {
     submit->set_score_prompt(request.score_from >= 0);
     submit->set_score_from(request.score_from);
     submit->set_cache_salt(request.cache_salt);
+    submit->set_grammar(request.grammar);
     submit->set_tenant(request.tenant);
     submit->set_weight(request.weight);
     submit->set_priority_class(request.priority_class);

@@ -22,6 +22,7 @@ struct ClusterRequest {
   int64_t score_from = -1;
   int cancel_after = -1;  // cancel once so many tokens have come
   std::string cache_salt, tenant;
+  std::string grammar;
   double weight = 1;
   int32_t priority_class = 1;
   bool after_others = false;  // submitted once all requests before it have ended

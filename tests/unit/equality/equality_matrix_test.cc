@@ -12,6 +12,7 @@
 #include "common/job/job_choices.h"
 #include "common/quant/supported_types.h"
 #include "common/wire/job_proto.h"
+#include "tests/testing/grammar/toy_grammars.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/shared_data.h"
@@ -29,6 +30,7 @@ constexpr size_t kStepOfTypes = 593;  // the types begin their search at points 
 constexpr int kPolicyStride =
     testing::kSanitized ? 3 : 1;  // every policy, chunking, number of stages and preemption still
 constexpr int kRequests = testing::kSanitized ? 4 : 8;
+constexpr TokenId kEndToken = 319;
 
 std::vector<ClusterRequest> Requests() {
   std::vector<ClusterRequest> requests;
@@ -45,6 +47,10 @@ std::vector<ClusterRequest> Requests() {
       request.sampling.set_frequency_penalty(0.1f);
       request.sampling.set_seed(1234 + i);
     }
+    // Texts that cannot be complete after so few tokens, by two grammars.
+    if (i % 4 < 2) continue;
+    request.grammar = i % 4 == 2 ? testing::Lists(4) : testing::RunOfBytes('a', 'm', 64);
+    request.stop_tokens = {kEndToken};
   }
   return requests;
 }

@@ -20,6 +20,7 @@
 #include "common/transport/wait_ladder.h"
 #include "common/wire/handshake.h"
 #include "common/wire/job_proto.h"
+#include "tests/testing/grammar/toy_grammars.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
@@ -336,6 +337,69 @@ TEST_F(StageLoopTest, TheLastStageSendsEveryResultStraightToTheCoordinator) {
   EXPECT_TRUE(results_.back().sampled.empty());
 }
 
+// The sequence's steps, under a grammar that the first one defines.
+MicroBatch StepUnder(MicroBatch step, GrammarId grammar, std::string program) {
+  step.define_grammars = {{grammar, std::move(program)}};
+  step.open[0].grammar = grammar;
+  return step;
+}
+
+TEST_F(StageLoopTest, GrammarsArePassedOn) {
+  const MicroBatch first = StepUnder(Step(0), 3, testing::RunOfBytes('0', '9', 20));
+  Start(1, 3);
+  Send(first);
+  ExpectShutdownAfter(1);
+  ASSERT_FALSE(HasFatalFailure());
+  EXPECT_EQ(passed_on_[0].batch.define_grammars, first.define_grammars);
+  EXPECT_EQ(passed_on_[0].batch.open, first.open);
+}
+
+TEST_F(StageLoopTest, TheLastStageHoldsSequencesToTheirGrammars) {
+  constexpr uint64_t kSteps = 6;
+  Start(0, 1);
+  Send(StepUnder(Step(0), 3, testing::RunOfBytes('0', '9', 20)));
+  for (uint64_t number = 1; number < kSteps; ++number) Send(Step(number));
+  MicroBatch last = Step(kSteps);
+  last.free = {1};
+  last.drop_grammars = {3};
+  last.slices.clear();
+  Send(last);
+  ExpectShutdownAfter(kSteps + 1);
+  ASSERT_FALSE(HasFatalFailure());
+  for (uint64_t number = 0; number < kSteps; ++number) {
+    const TokenId token = results_[number].sampled[0].token;
+    EXPECT_TRUE(token >= '0' - 33 && token <= '9' - 33) << token;  // printable bytes come first
+  }
+}
+
+TEST_F(StageLoopTest, AGrammarThatCannotBeEndsTheLastStageWithAnErrorThatNamesIt) {
+  const std::string digits = testing::RunOfBytes('0', '9', 20);
+  MicroBatch unknown = Step(0);
+  unknown.open[0].grammar = 7;
+  MicroBatch twice = Step(1), dropped = Step(1), output = StepUnder(Step(0), 7, digits);
+  twice.define_grammars = {{7, digits}};
+  dropped.drop_grammars = {7};
+  output.open[0].output = {5};
+  output.slices[0].sample = false;
+  const struct {
+    const char* error;
+    std::vector<MicroBatch> steps;
+  } cases[] = {{"grammar 7 is to be that of sequence 1, but is not there", {unknown}},
+               {"grammar 7 is defined, but is there already", {StepUnder(Step(0), 7, digits), twice}},
+               {"grammar 7 is dropped, but is that of 1 open sequences", {StepUnder(Step(0), 7, digits), dropped}},
+               {"grammar 7 does not decode: ", {StepUnder(Step(0), 7, digits.substr(0, digits.size() / 2))}},
+               {"grammar 7 does not allow the output of sequence 1: token 5 at place 0", {output}}};
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.error);
+    results_.clear();
+    Start(0, 1);
+    for (const MicroBatch& step : one.steps) Send(step);
+    ExpectFailure(absl::StatusCode::kDataLoss, one.error);
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(results_.size(), one.steps.size() - 1);
+  }
+}
+
 // The next frame is only sent once the test has the one before, whose send is then complete: every frame tells of it.
 TEST_F(StageLoopTest, EveryFrameTellsWhenTheOneBeforeWasSent) {
   constexpr uint64_t kSteps = 6;
@@ -428,10 +492,12 @@ TEST_F(StageLoopTest, ADamagedFrameEndsTheStageWithAReportAfterTheFramesBeforeIt
 TEST_F(StageLoopTest, AFrameLongerThanAnyCanBeIsABadFrame) {
   Start(0, 1);
   ASSERT_TRUE(AwaitReady());
-  pb::Hello large;
-  large.set_host(std::string(limits_.MaxStepFrameBytes(), 'x'));
-  auto buffer = std::make_shared<FrameBuffer>(kMaxSetupFrameBytes, 0);
-  ASSERT_TRUE(EncodeControl(limits_.job, large, buffer.get()).ok());
+  StepFrame large{.batch = Step(0)};
+  large.batch.define_grammars = {{1, std::string(limits_.MaxStepFrameBytes(), 'x')}};
+  FrameLimits wide = limits_;
+  wide.max_rows = 1 << 20;
+  auto buffer = std::make_shared<FrameBuffer>(wide.MaxStepHeaderBytes(), 0);
+  ASSERT_TRUE(EncodeStep(wide, large, buffer.get()).ok());
   ASSERT_TRUE(Before()->Send(Channel::kStep, assignment_.rank(), std::move(buffer)).ok());
   ExpectFailure(absl::StatusCode::kDataLoss, "expected at most");
 }

@@ -64,16 +64,11 @@ class MessageReader {
     if (!content->is_array()) return MisplacedType(content_place, "a string or a list of parts", *content);
     Json parts = Json::array();
     for (size_t i = 0; i < content->size(); ++i) {
-      RETURN_IF_ERROR(CountPart());
+      RETURN_IF_ERROR(parts_.Count());
       ASSIGN_OR_RETURN(std::string text, ReadPart(absl::StrCat(content_place, "[", i, "]"), (*content)[i], role));
       parts.push_back({{"type", "text"}, {"text", std::move(text)}});
     }
     return ContentOfParts(std::move(parts));
-  }
-
-  absl::Status CountPart() {
-    if (++parts_ <= kMostParts) return absl::OkStatus();
-    return Misplaced("messages", absl::StrCat("have more than ", kMostParts, " parts, expected at most that"));
   }
 
   absl::StatusOr<std::string> ReadPart(const std::string& place, const Json& part, const std::string& role) {
@@ -89,7 +84,7 @@ class MessageReader {
     if (!calls.is_array()) return MisplacedType(place, "a list of calls", calls);
     Json read = Json::array();
     for (size_t i = 0; i < calls.size(); ++i) {
-      RETURN_IF_ERROR(CountPart());
+      RETURN_IF_ERROR(parts_.Count());
       ASSIGN_OR_RETURN(Json call, ReadCall(absl::StrCat(place, "[", i, "]"), calls[i]));
       read.push_back(std::move(call));
     }
@@ -126,7 +121,7 @@ class MessageReader {
     return read;
   }
 
-  size_t parts_ = 0;  // and calls
+  PartCounter parts_{"messages"};
 };
 
 }  // namespace

@@ -36,13 +36,18 @@ absl::Status ReadTemplateVariables(FieldReader* fields, ChatRequest* request) {
   return absl::OkStatus();
 }
 
+absl::Status PartCounter::Count() {
+  if (++parts_ <= kMostParts) return absl::OkStatus();
+  return WrongField(field_, absl::StrCat("has more than ", kMostParts, " parts, expected at most that"));
+}
+
 Json ContentOfParts(Json parts) {
   if (parts.empty()) return "";
   return parts.size() == 1 ? std::move(parts[0]["text"]) : std::move(parts);
 }
 
 Json AssistantContent(Json content, bool has_calls) {
-  if (has_calls && content == "") content = nullptr;
+  if (has_calls && content == Json("")) content = nullptr;
   return content;
 }
 

@@ -41,6 +41,17 @@ absl::Status SetEffort(const std::string& place, const std::string& effort, Chat
 // chat_template_kwargs.
 absl::Status ReadTemplateVariables(FieldReader* fields, ChatRequest* request);
 
+// Counts the parts and calls of a conversation, which stands in `field`, and refuses what is beyond kMostParts.
+class PartCounter {
+ public:
+  explicit PartCounter(const char* field) : field_(field) {}
+  absl::Status Count();
+
+ private:
+  const char* const field_;
+  size_t parts_ = 0;
+};
+
 // The content that a list of parts of type text is: one part alone is the same as its text, and none as an empty one.
 Json ContentOfParts(Json parts);
 // The assistant's content: beside calls a text that is empty is the same as none, null. Some templates write calls only

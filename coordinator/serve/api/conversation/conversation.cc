@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "common/base/status_macros.h"
 #include "coordinator/serve/api/model_bodies.h"
 #include "coordinator/text/chat/chat_format.h"
@@ -48,6 +47,7 @@ void PlanAnswer(const ChatRequest& request, const RenderedConversation& conversa
   plan->one_call = calls && !request.tools.parallel;
   plan->prompt_end = OutputStart::After(conversation.text).prompt_end;
   plan->answer_ends = model.chat->answer_ends();
+  plan->continues = request.continue_final_message;
 }
 
 // What of the conversation means nothing here.
@@ -55,9 +55,6 @@ void NoteIgnored(const ChatRequest& request, const ServedModel& model, CallPlan*
   const ToolSet& tools = request.tools;
   plan->skipped.insert(plan->skipped.end(), tools.skipped.begin(), tools.skipped.end());
   plan->skipped.insert(plan->skipped.end(), request.skipped.begin(), request.skipped.end());
-  if (absl::c_any_of(tools.offered(), [](const OfferedTool& tool) { return tool.strict; })) {
-    plan->ignored.push_back("tools.strict");  // arguments are as the model writes them
-  }
   // A template that leaves them out has no error for it.
   if (!tools.empty() && !model.chat->abilities(/*with_tools=*/true).tools) plan->ignored.push_back("tools");
 }

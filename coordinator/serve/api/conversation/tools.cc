@@ -89,7 +89,6 @@ absl::Status ReadToolsOf(const std::string& place, const Json& list, ToolSpellin
 absl::Status ReadAllowedTools(const std::string& place, const Json& allowed, ToolSpelling spelling, ToolSet* tools) {
   const std::string mode = TextOf(allowed, "mode"), mode_place = absl::StrCat(place, ".mode");
   if (mode != "auto" && mode != "required") return Misplaced(mode_place, "expected auto or required");
-  if (mode == "required") RETURN_IF_ERROR(tools->Choose(mode_place, ToolSet::Choice::kRequired));
   const std::string list_place = absl::StrCat(place, ".tools");
   const Json* list = Member(allowed, "tools");
   if (list == nullptr || !list->is_array() || list->size() > kMostTools) {
@@ -99,10 +98,21 @@ absl::Status ReadAllowedTools(const std::string& place, const Json& allowed, Too
   for (const Json& tool : *list) {
     if (!tool.is_object()) return Misplaced(list_place, "expected objects with a type");
     const std::string type = TextOf(tool, "type");
+    if (type == kNamespace) {
+      const Json* members = MembersOf(tool, kNamespace, spelling);
+      const std::string name_space = members == nullptr ? "" : TextOf(*members, "name");
+      const size_t before = names.size();
+      for (const OfferedTool& offered : tools->offered()) {
+        if (!name_space.empty() && offered.name_space == name_space) names.insert(offered.name);
+      }
+      if (names.size() == before) return Misplaced(list_place, "names a namespace that is not there");
+      continue;
+    }
     std::string name = MeantTool(tool, spelling);  // of ours without one: there is no such tool
     if (!name.empty() || type == kFunction || type == kCustom) names.insert(std::move(name));
   }
-  return tools->OfferOnly(list_place, names);
+  RETURN_IF_ERROR(tools->OfferOnly(list_place, names));
+  return mode == "auto" ? absl::OkStatus() : tools->Choose(mode_place, ToolSet::Choice::kRequired);
 }
 
 }  // namespace
@@ -144,7 +154,9 @@ absl::Status ToolSet::Choose(const std::string& place, Choice choice, absl::stri
   if (choice == Choice::kNone || choice == Choice::kAuto) return absl::OkStatus();
   if (empty()) return Misplaced(place, "asks for a call, but there are no tools");
   if (choice == Choice::kNamed && Find(name) == nullptr) return Misplaced(place, "names a tool that is not there");
-  return NeedsForm(place, choice == Choice::kRequired ? "'required'" : "one function that must be called");
+  choice_ = choice;
+  chosen_ = std::string(name);
+  return absl::OkStatus();
 }
 
 const OfferedTool* ToolSet::Find(absl::string_view name) const {

@@ -42,18 +42,20 @@ class ToolSet {
  public:
   enum class Choice {
     kAuto,
-    kNone,  // no tool is offered, and no call is read
-    kRequired,
-    kNamed,
+    kNone,      // no tool is offered, and no call is read
+    kRequired,  // one call or more
+    kNamed,     // one call, of this tool
   };
 
   // Refuses a name that is no name or an earlier tool's, and more than kMostTools or kMostToolBytes.
   absl::Status Add(const std::string& place, OfferedTool tool);
   // Of those that were added only these, by the model's names; all must be there.
   absl::Status OfferOnly(const std::string& place, const std::set<std::string>& names);
-  // Last. `name`: the model's, of kNamed. Refuses a call that must be, as NeedsForm does, or that cannot be.
+  // Last. `name`: the model's, of kNamed. Refuses a choice that no tool can meet.
   absl::Status Choose(const std::string& place, Choice choice, absl::string_view name = "");
 
+  Choice choice() const { return choice_; }
+  const std::string& chosen() const { return chosen_; }  // of kNamed
   bool empty() const { return offered_.empty(); }
   const std::vector<OfferedTool>& offered() const { return offered_; }
   // Null: there is none of this name; models invent some.
@@ -66,6 +68,8 @@ class ToolSet {
   std::vector<std::string> skipped;
 
  private:
+  Choice choice_ = Choice::kAuto;
+  std::string chosen_;
   std::vector<OfferedTool> offered_;
   size_t bytes_ = 0;
 };

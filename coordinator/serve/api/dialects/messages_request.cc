@@ -77,9 +77,7 @@ class BlockReader {
     if (content.is_string()) return visitor(place, "text", {{"text", content}});
     if (!content.is_array()) return MisplacedType(place, "a string or a list of blocks", content);
     for (size_t i = 0; i < content.size(); ++i) {
-      if (++blocks_ > kMostParts) {
-        return Misplaced("messages", absl::StrCat("have more than ", kMostParts, " blocks, expected at most that"));
-      }
+      RETURN_IF_ERROR(blocks_.Count());
       const std::string at = absl::StrCat(place, "[", i, "]");
       if (!content[i].is_object()) return MisplacedType(at, "an object with a type", content[i]);
       ASSIGN_OR_RETURN(const std::string type, StringMember(at, content[i], "type"));
@@ -163,7 +161,7 @@ class BlockReader {
 
   const bool keep_client_stamp_;
   Json* const messages_;
-  size_t blocks_ = 0;  // of all messages
+  PartCounter blocks_{"messages"};
 };
 
 absl::Status ReadConversationBlocks(FieldReader* fields, bool keep_client_stamp, ChatRequest* request) {
@@ -218,18 +216,9 @@ absl::Status ReadUseOfTools(const Json& choice, ToolSet* tools) {
   return tools->Choose(kPlace, ToolSet::Choice::kNamed, name);
 }
 
-// output_config, and output_format, which is the older place of its format.
-absl::Status ReadOutputConfig(FieldReader* fields, ChatRequest* request) {
-  if (const Json* format = fields->Find("output_format"); format != nullptr) {
-    RETURN_IF_ERROR(CheckFormat("output_format", *format));
-  }
-  const Json* config = fields->Find("output_config");
-  if (config == nullptr) return absl::OkStatus();
-  if (!config->is_object()) return WrongType("output_config", "an object", *config);
-  if (const Json* format = Member(*config, "format"); format != nullptr) {
-    RETURN_IF_ERROR(CheckFormat("output_config.format", *format));
-  }
-  if (Member(*config, "effort") == nullptr) return absl::OkStatus();
+absl::Status ReadOutputEffort(FieldReader* fields, ChatRequest* request) {
+  ASSIGN_OR_RETURN(const Json* config, fields->FindObject("output_config"));
+  if (config == nullptr || Member(*config, "effort") == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string effort, StringMember("output_config", *config, "effort"));
   return SetEffort("output_config.effort", effort, request);
 }
@@ -265,7 +254,7 @@ absl::StatusOr<ChatRequest> ReadMessagesRequest(FieldReader* fields, bool keep_c
   if (const Json* choice = fields->Find("tool_choice"); choice != nullptr) {
     RETURN_IF_ERROR(ReadUseOfTools(*choice, &request.tools));
   }
-  RETURN_IF_ERROR(ReadOutputConfig(fields, &request));
+  RETURN_IF_ERROR(ReadOutputEffort(fields, &request));
   RETURN_IF_ERROR(ReadThinking(fields, ignored, &request));
   RETURN_IF_ERROR(ReadTemplateVariables(fields, &request));
   return request;

@@ -43,22 +43,9 @@ absl::Status ReadIncluded(FieldReader* fields, GenerationFields* out) {
   return absl::OkStatus();
 }
 
-// An object that a body may have.
-absl::StatusOr<const Json*> FindObject(FieldReader* fields, const char* name) {
-  const Json* value = fields->Find(name);
-  if (value != nullptr && !value->is_object()) return WrongType(name, "an object", *value);
-  return value;
-}
-
-absl::Status ReadTextForm(FieldReader* fields) {
-  ASSIGN_OR_RETURN(const Json* text, FindObject(fields, "text"));
-  const Json* format = text == nullptr ? nullptr : Member(*text, "format");
-  return format == nullptr ? absl::OkStatus() : CheckFormat("text.format", *format);
-}
-
 // reasoning.effort; `effort` is null without it.
 absl::Status ReadEffort(FieldReader* fields, ChatRequest* request, Json* effort) {
-  ASSIGN_OR_RETURN(const Json* reasoning, FindObject(fields, "reasoning"));
+  ASSIGN_OR_RETURN(const Json* reasoning, fields->FindObject("reasoning"));
   if (reasoning == nullptr || Member(*reasoning, "effort") == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(*effort, StringMember("reasoning", *reasoning, "effort"));
   return SetEffort("reasoning.effort", effort->get_ref<const std::string&>(), request);
@@ -66,7 +53,6 @@ absl::Status ReadEffort(FieldReader* fields, ChatRequest* request, Json* effort)
 
 // The conversation and all that decides its prompt.
 absl::StatusOr<ChatRequest> ReadResponsesRequest(FieldReader* fields, Json* effort) {
-  RETURN_IF_ERROR(ReadTextForm(fields));
   ChatRequest request;
   RETURN_IF_ERROR(ReadResponsesInput(fields, &request));
   RETURN_IF_ERROR(ReadEffort(fields, &request, effort));
@@ -76,7 +62,9 @@ absl::StatusOr<ChatRequest> ReadResponsesRequest(FieldReader* fields, Json* effo
 
 // What the response repeats of its request, once that is known to be right.
 absl::StatusOr<Json> RepeatedMembers(FieldReader* fields, Json effort) {
-  ASSIGN_OR_RETURN(const Json* metadata, FindObject(fields, "metadata"));
+  ASSIGN_OR_RETURN(const Json* metadata, fields->FindObject("metadata"));
+  const Json* text = fields->Find("text");
+  const Json* format = text == nullptr ? nullptr : Member(*text, "format");
   const auto given = [fields](const char* name, Json otherwise) {
     const Json* value = fields->Find(name);
     if (value != nullptr) otherwise = *value;
@@ -87,7 +75,7 @@ absl::StatusOr<Json> RepeatedMembers(FieldReader* fields, Json effort) {
               {"metadata", metadata == nullptr ? Json::object() : *metadata},
               {"parallel_tool_calls", given("parallel_tool_calls", true)},
               {"reasoning", {{"effort", std::move(effort)}, {"summary", nullptr}}},
-              {"text", {{"format", {{"type", "text"}}}}},
+              {"text", {{"format", format == nullptr ? Json{{"type", "text"}} : *format}}},
               {"tool_choice", given("tool_choice", "auto")},
               {"tools", given("tools", Json::array())}};
 }
@@ -132,7 +120,7 @@ const ApiDialect kResponsesApi = {.name = "responses",
                                              .ends = false,
                                              .choices = false,
                                              .stream_options = false,
-                                             .response_format = false,
+                                             .form = FormSpelling::kTextFormat,
                                              .refused = kRefusedResponsesFields},
                                   .read = ReadResponses,
                                   .make_writer = MakeResponsesWriter,

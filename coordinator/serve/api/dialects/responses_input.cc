@@ -105,7 +105,7 @@ class InputReader {
   }
 
   absl::Status ReadCall(const std::string& place, const Json& item, bool custom) {
-    RETURN_IF_ERROR(CountPart());
+    RETURN_IF_ERROR(parts_.Count());
     ASSIGN_OR_RETURN(const std::string id, StringMember(place, item, "call_id"));
     ASSIGN_OR_RETURN(const std::string name, StringMember(place, item, "name"));
     std::string arguments = "{}", name_space;
@@ -150,7 +150,7 @@ class InputReader {
     if (!list->is_array()) return MisplacedType(list_place, "a string or a list of parts", *list);
     Json parts = Json::array();
     for (size_t i = 0; i < list->size(); ++i) {
-      RETURN_IF_ERROR(CountPart());
+      RETURN_IF_ERROR(parts_.Count());
       ASSIGN_OR_RETURN(std::string text, ReadPart(absl::StrCat(list_place, "[", i, "]"), (*list)[i], of_tool));
       parts.push_back({{"type", "text"}, {"text", std::move(text)}});
     }
@@ -168,14 +168,9 @@ class InputReader {
     return RefusePart(absl::StrCat(place, ".type"), type);
   }
 
-  absl::Status CountPart() {
-    if (++parts_ <= kMostParts) return absl::OkStatus();
-    return WrongField("input", absl::StrCat("has more than ", kMostParts, " parts, expected at most that"));
-  }
-
   ChatRequest& request_;
   std::optional<AssistantItems> turn_;
-  size_t parts_ = 0;  // and calls
+  PartCounter parts_{"input"};
 };
 
 }  // namespace

@@ -229,6 +229,17 @@ TEST(Queue, GivesWhatIsLeftAfterItsEnd) {
   EXPECT_EQ(queue.Take(), std::nullopt);
 }
 
+TEST(Queue, SaysWhetherItsTakerWouldWait) {
+  Queue<int> queue;
+  EXPECT_TRUE(queue.TakeWaits());
+  queue.Push(1);
+  EXPECT_FALSE(queue.TakeWaits());
+  queue.TryTake();
+  EXPECT_TRUE(queue.TakeWaits());
+  queue.End();
+  EXPECT_FALSE(queue.TakeWaits()) << "nothing is to be waited for";
+}
+
 TEST(Queue, WakesItsTakerAtTheEnd) {
   Queue<int> queue;
   std::thread taker([&] { EXPECT_EQ(queue.Take(), std::nullopt); });

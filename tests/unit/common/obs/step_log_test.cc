@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
@@ -57,6 +58,22 @@ TEST(StepLog, NamesTheSlotsOfStatesWhereThereAreAny) {
   const std::string older = StepLogLine(record);
   EXPECT_EQ(older.find("state"), std::string::npos) << older;
   EXPECT_EQ(ParseStepLogLine(older).value().inputs, record.inputs);
+}
+
+TEST(StepLog, NamesGrammarsWhereThereAreAny) {
+  MicroBatch batch{.number = 4};
+  batch.drop_grammars = {2, 5};
+  batch.define_grammars = {{7, "a program"}};
+  StepRecord record(batch, StepResult{});
+  record.inputs.commands.push_back({.sequence = 3, .prompt_tokens = 2, .max_new_tokens = 1});
+  record.inputs.commands.push_back({.sequence = 4, .prompt_tokens = 2, .grammar = 77, .grammar_bytes = 9});
+  const std::string line = StepLogLine(record);
+  EXPECT_THAT(line, HasSubstr(R"("drop_grammars":[2,5],"define_grammars":[7])"));
+  const StepRecord read = ParseStepLogLine(line).value();
+  EXPECT_EQ(read.drop_grammars, record.drop_grammars);
+  EXPECT_EQ(read.define_grammars, record.define_grammars);
+  EXPECT_EQ(read.inputs.commands, record.inputs.commands);
+  EXPECT_THAT(StepLogLine(StepRecord(MicroBatch{}, StepResult{})), Not(HasSubstr("gramm")));
 }
 
 TEST(StepLog, HasThePartsOfAStepThatTookTimeWhereTheJobAsksForAnAccount) {

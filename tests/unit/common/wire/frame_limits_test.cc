@@ -34,7 +34,7 @@ void ExpectEachRefused(const std::vector<BatchCase>& cases, const FrameLimits& l
   for (const BatchCase& one : cases) {
     StepFrame frame = FrameWith(sample, false);
     one.change(&frame.batch);
-    FrameBuffer buffer(1 << 20, 1 << 20);
+    FrameBuffer buffer(2 << 20, 1 << 20);
     FrameLimits wide = limits;
     wide.max_rows = 1000;
     wide.max_slices = 100;
@@ -61,6 +61,26 @@ TEST(FrameLimits, HoldForFreesAndOpens) {
       {[](auto* b) { b->open[0].output[0] = -1; }, "step.open[0]': output[0] is -1", "0 to 99"},
       {[](auto* b) { b->shutdown = true; }, "step.shutdown", "set on a frame without opens and slices"},
   });
+}
+
+TEST(FrameLimits, HoldForGrammars) {
+  const std::string at = "step.define_grammars";
+  ASSERT_TRUE(DecodeStep(SmallLimits(), EncodedStep(SmallLimits(), WithGrammars(SampleBatch()), false), 7, false).ok());
+  ExpectEachRefused(
+      {
+          {[](auto* b) { b->drop_grammars[1] = 3; }, "step.drop_grammars' is grammar 3 for the second time",
+           "every grammar at most once"},
+          {[](auto* b) { b->drop_grammars.resize(21); }, "step.drop_grammars' is 21 entries long",
+           "at most 20 entries"},
+          {[](auto* b) { b->define_grammars.resize(5); }, at + "' is 5 entries long", "at most 4 entries"},
+          {[](auto* b) { b->define_grammars[1].id = 4; }, at + "[1].id' is grammar 4 for the second time",
+           "every grammar at most once"},
+          {[](auto* b) { b->define_grammars[0].id = kNoGrammar; }, at + "[0].id' is 0", "1 or more"},
+          {[](auto* b) { b->define_grammars[1].program.clear(); }, at + "[1].program' is empty", "a compiled grammar"},
+          {[](auto* b) { b->define_grammars[0].program.assign(kMaxDefinitionBytes - 1, 'x'); },
+           at + " bytes of programs in all' is 1048577", "0 to 1048576"},
+      },
+      SmallLimits(), WithGrammars(SampleBatch()));
 }
 
 TEST(FrameLimits, HoldForSharedBlocks) {
@@ -324,13 +344,16 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
   MicroBatch batch;
   batch.number = ~0ull;
   for (uint64_t i = 0; i < 200; ++i) batch.free.push_back(~i);
+  for (int64_t i = 0; i < limits.MaxGrammars(); ++i) batch.drop_grammars.push_back(~0ull - static_cast<uint64_t>(i));
   for (uint64_t i = 0; i < 4; ++i) {
     SamplingParams sampling{1.5f, kLarge, 0.5f, 0.5f, 1.5f, 1.5f, 1.5f, -1, ~0ull, -1, 20, {}, kLarge, {}};
     sampling.logit_bias.assign(kMaxLogitBias, {kLarge, 1.f});
     sampling.end_tokens.assign(kMaxEndTokens, kLarge);
     const std::vector<BlockId> shared(31, kLarge);
+    batch.define_grammars.push_back({~i, std::string(kMaxDefinitionBytes / 4, 'x')});
     batch.open.push_back(
         {~i, std::vector<TokenId>(125, kLarge), std::vector<TokenId>(125, kLarge), sampling, {shared, shared}, 31 * 8});
+    batch.open.back().grammar = ~i;
     batch.slices.push_back({~i,
                             kLarge - 3,
                             8,
@@ -345,13 +368,14 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
     for (SequenceSlice& slice : batch.slices) slice.state_read = slice.state_write = slots == 0 ? kNoSlot : kLarge;
     // As many frees as blocks would not fit a test: their share of the bound is taken out.
     const size_t spare_frees = static_cast<size_t>(limits.MaxFrees() - 200) * 10;
-    FrameBuffer buffer(1 << 20, limits.MaxStepPayloadBytes());
+    FrameBuffer buffer(2 << 20, limits.MaxStepPayloadBytes());
     StepFrame frame;
     frame.batch = batch;
     frame.times = SampleTimes(3);
     ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
     EXPECT_LE(buffer.message().size(), limits.MaxStepHeaderBytes() - spare_frees);
-    EXPECT_GT(buffer.message().size() * 5 / 4, limits.MaxStepHeaderBytes() - spare_frees)
+    const size_t programs = static_cast<size_t>(kMaxDefinitionBytes);
+    EXPECT_GT((buffer.message().size() - programs) * 5 / 4, limits.MaxStepHeaderBytes() - spare_frees - programs)
         << "the bound is far from what frames reach";
   }
 }
@@ -362,7 +386,8 @@ TEST(FrameLimits, CountWhatAStageHoldsOfFrames) {
   limits.wire_type = WireType::kF32;
   EXPECT_EQ(limits.HiddenOutsideBytes(false), 0u) << "computed in the frame that leaves";
   EXPECT_EQ(limits.HiddenOutsideBytes(true), rows * 4);
-  const size_t rare = static_cast<size_t>(limits.max_slices) * (kMaxLogitBias * 13 + kMaxEndTokens * 5);
+  const size_t rare = static_cast<size_t>(limits.max_slices) * (kMaxLogitBias * 13 + kMaxEndTokens * 5) +
+                      static_cast<size_t>(kMaxDefinitionBytes);
   EXPECT_EQ(limits.StageFrameBytes(false, 3), 8 * (limits.MaxStepFrameBytes() - rare));
   EXPECT_EQ(limits.StageFrameBytes(true, 1),
             2 * (limits.MaxStepFrameBytes() - rare + limits.MaxResultFrameBytes()) + rows * 4);
@@ -376,7 +401,8 @@ TEST(FrameLimits, LeaveRoomForTheLargestResult) {
   StepResult result;
   result.number = ~0ull;
   for (uint64_t i = 0; i < 4; ++i) {
-    result.sampled.push_back({~i, kLarge, kLarge, -1.f, std::vector<TokenLogprob>(kMaxLogprobs, {kLarge, -1.f}), true});
+    result.sampled.push_back(
+        {~i, kLarge, kLarge, -1.f, std::vector<TokenLogprob>(kMaxLogprobs, {kLarge, -1.f}), true, true});
     result.targets.push_back({~i, kLarge, std::vector<float>(8, -1.f), true});
     result.targets.back().top.assign(8 * kMaxPromptLogprobs, {kNoToken, -1.f});
   }

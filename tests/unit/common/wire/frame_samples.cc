@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "common/base/check.h"
@@ -70,6 +71,13 @@ MicroBatch StatefulBatch() {
   return batch;
 }
 
+MicroBatch WithGrammars(MicroBatch batch) {
+  batch.drop_grammars = {3, 1};
+  batch.define_grammars = {{4, "a program"}, {7, std::string("\0\xff", 2)}};
+  batch.open[0].grammar = 7;
+  return batch;
+}
+
 MicroBatch WithoutTokens(MicroBatch batch) {
   for (SequenceSlice& slice : batch.slices) slice.tokens.clear();
   return batch;
@@ -89,6 +97,11 @@ class Draw {
     return list;
   }
   uint64_t Word() { return (*random_)(); }
+  std::string Text(int64_t bytes) {
+    std::string text;
+    while (static_cast<int64_t>(text.size()) < bytes) text.push_back(static_cast<char>(Between(0, 255)));
+    return text;
+  }
 
  private:
   std::mt19937_64* random_;
@@ -124,6 +137,12 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
   for (int64_t i = draw.Between(0, limits.MaxFrees()); i > 0; --i) {
     batch.free.push_back(draw.Word() << 8 | static_cast<uint64_t>(i));
   }
+  for (int64_t i = draw.Coin() ? draw.Between(0, limits.MaxGrammars()) : 0; i > 0; --i) {
+    batch.drop_grammars.push_back(draw.Word() << 8 | static_cast<uint64_t>(i));
+  }
+  for (int64_t i = draw.Coin() ? draw.Between(0, limits.max_slices) : 0; i > 0; --i) {
+    batch.define_grammars.push_back({draw.Word() << 8 | static_cast<uint64_t>(i), draw.Text(draw.Between(1, 300))});
+  }
   for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
     const int64_t most = limits.max_open_tokens / limits.max_slices;
     const int64_t prompt = draw.Between(1, most);
@@ -131,6 +150,7 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
                           draw.List(draw.Between(0, most - prompt), 0, limits.vocab - 1),
                           RandomSampling(limits, &draw)});
     OpenSequence& open = batch.open.back();
+    if (draw.Coin()) open.grammar = draw.Word();
     const auto tokens = static_cast<int64_t>(open.prompt.size() + open.output.size());
     const int64_t shared = draw.Between(0, (tokens - 1) / limits.block_tokens);
     open.shared_rows = static_cast<int32_t>(shared * limits.block_tokens);
@@ -187,7 +207,8 @@ std::vector<StageTimes> SampleTimes(int stages) {
 StepResult SampleResult(const FrameLimits& limits) {
   StepResult result;
   result.number = 7;
-  result.sampled = {{2, 1, 99, -0.25f, {{99, -0.25f}, {4, -1.75f}}}, {5, 64, 0, 0, {}, true}};
+  result.sampled = {
+      {2, 1, 99, -0.25f, {{99, -0.25f}, {4, -1.75f}}}, {5, 64, 0, 0, {}, true}, {6, 3, 0, 0, {}, false, true}};
   result.targets = {{1, 6, {-1.5f, -2.5f, 0.f}, true, {{7, -0.5f}, {99, -1.5f}, {0, -0.25f}, {8, -2.5f}, {}, {}}}};
   result.times = SampleTimes(limits.stages);
   return result;

@@ -24,6 +24,8 @@ MicroBatch SampleBatch();
 MicroBatch StatefulBatch();
 // A valid batch within `limits`, drawn at random.
 MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random);
+// The same with two grammars dropped and two defined, one of which the opened sequence follows.
+MicroBatch WithGrammars(MicroBatch batch);
 // The same without what frames between stages do not carry.
 MicroBatch WithoutTokens(MicroBatch batch);
 

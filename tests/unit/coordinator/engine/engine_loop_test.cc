@@ -195,9 +195,10 @@ class FakeClock : public EngineClock {
 
 struct EngineLoopTest : ::testing::Test {
   EngineLoopTest() { Begin(RoomFor(kSequences)); }
-  void Begin(const SchedulerOptions& options) {
+  void Begin(const SchedulerOptions& options, Engine::RequestCheck check = nullptr) {
     scheduler_ = std::make_unique<Scheduler>(options);
-    engine_ = std::make_unique<Engine>(&pipeline_, scheduler_.get(), &front_, &clock_, 1000, nullptr);
+    engine_ = std::make_unique<Engine>(&pipeline_, scheduler_.get(), &front_, &clock_, 1000, nullptr, nullptr,
+                                       std::move(check));
   }
   void Steps(int count) {
     for (int i = 0; i < count; ++i) ASSERT_TRUE(engine_->Step().ok());
@@ -326,6 +327,42 @@ TEST_F(EngineLoopTest, RejectsEndsAndCancelsWithTheirReasons) {
 
   front_.commands = {Submit(4), Submit(4)};
   EXPECT_EQ(engine_->Step().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineLoopTest, WhatTheCheckRefusesIsRejectedWhateverItsErrorIs) {
+  const absl::Status errors[] = {absl::FailedPreconditionError("no vocabulary"), absl::OutOfRangeError("no vocabulary"),
+                                 absl::InternalError("no vocabulary")};
+  Begin(RoomFor(2), [&](const SequenceSpec& spec) { return errors[spec.prompt[0]]; });
+  for (RequestId request = 0; request < std::size(errors); ++request) {
+    front_.commands.push_back(Submit(request));
+    std::get<SubmitCommand>(front_.commands.back()).spec.prompt[0] = static_cast<TokenId>(request);
+  }
+  Steps(1);
+  ASSERT_EQ(Ended(), std::size(errors));
+  for (const RequestEnd& end : front_.events[0].ends) {
+    EXPECT_EQ(end.reason, std::nullopt) << end.request;
+    EXPECT_EQ(end.error, "no vocabulary");
+    EXPECT_FALSE(end.no_room);
+  }
+}
+
+TEST_F(EngineLoopTest, ReportsInTimeAlsoWhereRequestsTakeLongToCheck) {
+  constexpr int kRequests = 20;
+  int checked = 0;
+  Begin(RoomFor(kRequests), [&](const SequenceSpec&) {
+    clock_.now_us += 400000;
+    ++checked;
+    return absl::OkStatus();
+  });
+  for (RequestId request = 1; request <= kRequests; ++request) front_.commands.push_back(Submit(request));
+  Steps(1);
+  EXPECT_EQ(checked, 3) << "until a second was over";
+  EXPECT_EQ(front_.reports.size(), 1u);
+  EXPECT_GT(pipeline_.submitted(), 0u) << "these do not wait for the others";
+  Steps(10);
+  EXPECT_EQ(checked, kRequests);
+  EXPECT_GE(front_.reports.size(), 6u);
+  StepsUntilEnded(kRequests);
 }
 
 TEST_F(EngineLoopTest, SaysOfWhatItRejectsWhetherRoomIsMissing) {

@@ -140,6 +140,8 @@ TEST_F(ChannelFrontTest, HandsOnWhatAConversationsNextTurnSharesOfARequest) {
 TEST_F(ChannelFrontTest, ReportsTheStatusWithWhatIsKnownOfEveryStage) {
   pb::Heartbeat heartbeat;
   heartbeat.set_bytes_sent(777);
+  heartbeat.set_grammar_mask_ns(2'500'000'000);
+  heartbeat.set_grammar_mask_hits(9);
   heartbeat.set_resident_bytes(12345);
   roster_.Heard(heartbeat, MonotonicUs() - 2000000);
   for (uint64_t request = 1; request <= 2; ++request) ASSERT_TRUE(far_end_->Send(Submit(request)).ok());
@@ -159,6 +161,8 @@ TEST_F(ChannelFrontTest, ReportsTheStatusWithWhatIsKnownOfEveryStage) {
   EXPECT_EQ(status.statistics().prefill_rows(), 8u);
   EXPECT_EQ(status.statistics().prefill_sizes(3), 1u);
   EXPECT_EQ(status.statistics().stages(0).bytes_sent(), 777u);
+  EXPECT_DOUBLE_EQ(status.statistics().stages(0).grammar_mask_s(), 2.5);
+  EXPECT_EQ(status.statistics().stages(0).grammar_mask_hits(), 9u);
   EXPECT_GT(status.statistics().decode_rows(), 0u);
   ASSERT_EQ(status.statistics().stages_size(), 1);
   EXPECT_EQ(status.statistics().stages(0).resident_bytes(), 12345u);

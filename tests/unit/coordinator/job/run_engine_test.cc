@@ -28,7 +28,9 @@
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/stage_loop.h"
 #include "tests/testing/cluster/loopback_cluster.h"
+#include "tests/testing/grammar/toy_grammars.h"
 #include "tests/testing/matchers.h"
+#include "tests/testing/models/model_parts.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
 
@@ -89,6 +91,23 @@ TEST_F(EngineTest, StopsAtAStopTokenAndReportsIt) {
   EXPECT_EQ(run.answers[0].finished.reason(), pb::RequestFinished::REASON_STOP);
   EXPECT_LE(run.answers[0].tokens.size(), 3u);
   EXPECT_EQ(run.answers[0].tokens.back().token(), request.stop_tokens[0]);
+}
+
+TEST_F(EngineTest, WhereTheVocabularyLacksAByteARequestWithAGrammarIsRejectedWithThatReason) {
+  GgufWriter model = testing::TinyModel({.context = 1024, .type = TensorType::kQ8_0});
+  std::vector<int32_t> types(320, 1);
+  types['!' - 33] = types.back() = 3;  // control tokens
+  model.Set("tokenizer.ggml.token_type", types);
+  const pb::ConfigureJob job = testing::DefaultJob(testing::WriteModel(dir_.File("mute.gguf"), model));
+  std::vector<ClusterRequest> requests(2, Request(20, 4));
+  requests[0].grammar = testing::RunOfBytes('a', 'z', 1);
+  requests[0].stop_tokens = {319};
+  const auto run = testing::RunCluster(1, job, requests).value();
+  const pb::RequestFinished& rejected = run.answers[0].finished;
+  EXPECT_EQ(rejected.reason(), pb::RequestFinished::REASON_REJECTED);
+  EXPECT_EQ(rejected.code(), pb::RequestFinished::CODE_INVALID);
+  EXPECT_THAT(rejected.error(), HasSubstr("no token for byte 33"));
+  EXPECT_EQ(run.answers[1].tokens.size(), 4u);
 }
 
 TEST_F(EngineTest, CancelsOneRequestAndFinishesTheOthersUnchanged) {
@@ -329,7 +348,9 @@ TEST_F(EngineTest, ADroppedFrameIsNoticedByTheProgressTimeoutAndItsHolderNamed) 
 }
 
 TEST_F(EngineTest, DelayedFramesChangeNothing) {
-  const std::vector<ClusterRequest> requests = {Request(100, 6, 1), Request(50, 6, 2)};
+  std::vector<ClusterRequest> requests = {Request(100, 6, 1), Request(50, 6, 2)};
+  requests[1].grammar = testing::Lists(3);  // whose next tokens are found out while a stage waits, or while it samples
+  requests[1].stop_tokens = {319};
   const auto calm = testing::RunCluster(3, job_, requests);
   const auto delayed = testing::RunCluster(3, job_, requests, [](Channel c, int, int, uint64_t index) {
     return c == Channel::kStep && index % 3 == 0 ? Fault{.kind = Fault::Kind::kDelay, .delay_us = 5000} : Fault{};

@@ -535,6 +535,17 @@ TEST_F(RosterTest, StreamedBytesAndMemoryAreProgressBeforeAnyWeightIsLoaded) {
   }
 }
 
+TEST_F(RosterTest, FindingOutWhatGrammarsAllowIsProgressOfAMicroBatch) {
+  BecomeReady();
+  for (int64_t now = 0; now <= 90 * kSecondUs; now += kSecondUs) {
+    pb::Heartbeat heartbeat = Beat(1, 4);
+    heartbeat.set_grammar_mask_ns(now > 50 * kSecondUs ? 50 : static_cast<uint64_t>(now / kSecondUs));
+    roster_.Heard(Beat(0, 5), now);
+    roster_.Heard(heartbeat, now);
+  }
+  EXPECT_TRUE(roster_.CheckAlive(90 * kSecondUs, 4).ok());
+}
+
 TEST_F(RosterTest, AMovingCounterRestartsTheProgressClock) {
   BecomeReady();
   BeatUntil(50 * kSecondUs, 5, 4);

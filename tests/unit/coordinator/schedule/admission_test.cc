@@ -56,6 +56,102 @@ TEST(Admission, KeepsAsManyBlocksAsThoseThatDecodeCanStillNeed) {
   EXPECT_EQ(RunningTogether(5, Spec(1, 6, 7), Spec(2, 6, 8)), 2u) << "one more block, for rows 8 to 11";
 }
 
+SequenceSpec WithGrammar(SequenceSpec spec, int64_t bytes, char content) {
+  spec.grammar.assign(static_cast<size_t>(bytes), content);
+  return spec;
+}
+
+std::vector<SequenceId> Opened(const MicroBatch& batch) {
+  std::vector<SequenceId> ids;
+  for (const OpenSequence& open : batch.open) ids.push_back(open.sequence);
+  return ids;
+}
+
+TEST(Admission, WaitsForTheNextMicroBatchWhereThisOneDefinesAsMuchAsItMay) {
+  constexpr int64_t kHalf = kMaxDefinitionBytes / 2;
+  Machine machine(SmallOptions());
+  machine.Add(WithGrammar(Spec(1, 2, 4), kHalf, 'a'));
+  machine.Add(WithGrammar(Spec(2, 2, 4), kHalf, 'a'));  // the same: nothing more to define
+  machine.Add(WithGrammar(Spec(3, 2, 4), kHalf, 'b'));
+  machine.Add(WithGrammar(Spec(4, 2, 4), 1, 'c'));
+  MicroBatch batch = machine.Submit();
+  EXPECT_THAT(Opened(batch), ElementsAre(1, 2, 3));
+  EXPECT_EQ(batch.define_grammars.size(), 2u);
+  EXPECT_EQ(batch.open[0].grammar, batch.open[1].grammar);
+  EXPECT_NE(batch.open[0].grammar, batch.open[2].grammar);
+  EXPECT_THAT(Opened(machine.Submit()), ElementsAre(4));
+  machine.Confirm();
+  machine.Confirm();
+  machine.RunToTheEnd();
+  EXPECT_THAT(machine.scheduler.Add(WithGrammar(Spec(5, 2, 4), kMaxDefinitionBytes + 1, 'd')),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("has a grammar of 1048577 bytes, expected at most 1048576")));
+}
+
+TEST(Admission, WhoLacksRoomForItsGrammarStandsAsideUntilAnotherOneEndsAndNobodyWithAGrammarPasses) {
+  SchedulerOptions options = SmallOptions();
+  options.max_num_seqs = 12;
+  options.group_blocks = {64};
+  options.micro_batches = 1;
+  Machine machine(options);
+  static_assert(kMaxFollowedBytes == 2 * kMaxDefinitionBytes);
+  for (const SequenceId id : {1, 2}) {
+    machine.Add(WithGrammar(Spec(id, 2, 4 * static_cast<int64_t>(id)), kMaxDefinitionBytes, static_cast<char>(id)));
+  }
+  machine.Add(WithGrammar(Spec(11, 2, 20), kMaxDefinitionBytes, 'x'));  // lacks room
+  machine.Add(WithGrammar(Spec(12, 2, 20), 5, 'y'));                    // brings a grammar, too
+  machine.Add(WithGrammar(Spec(13, 2, 2), kMaxDefinitionBytes, 1));     // the first one's
+  machine.Add(Spec(14, 2, 2));
+  std::vector<SequenceId> opened;
+  const auto step = [&] {
+    for (const SequenceId id : Opened(machine.Submit())) opened.push_back(id);
+    machine.Confirm();
+  };
+  for (int steps = 0; steps < 3; ++steps) step();
+  EXPECT_THAT(opened, ElementsAre(1, 2, 13, 14));
+  EXPECT_EQ(machine.scheduler.waiting(), 2);
+  while (machine.scheduler.Find(1) != nullptr) step();
+  step();
+  EXPECT_THAT(opened, ElementsAre(1, 2, 13, 14, 11)) << "in the order of their coming";
+  machine.RunToTheEnd();
+}
+
+TEST(Admission, WhoWaitsForRoomForItsGrammarCanBeCancelled) {
+  SchedulerOptions options = SmallOptions();
+  options.micro_batches = 1;
+  Machine machine(options);
+  for (const SequenceId id : {1, 2, 3}) {
+    machine.Add(WithGrammar(Spec(id, 2, 20), kMaxDefinitionBytes, static_cast<char>(id)));
+  }
+  machine.Step();
+  machine.Step();
+  machine.Step();
+  EXPECT_EQ(machine.scheduler.running(), 2);
+  ASSERT_TRUE(machine.scheduler.Cancel(3).ok());
+  EXPECT_TRUE(machine.scheduler.CheckIntegrity().ok());
+  EXPECT_EQ(machine.scheduler.waiting(), 0);
+  machine.RunToTheEnd();
+}
+
+TEST(Admission, DefinesAGrammarOnceForThoseThatArePreemptedAndForThoseThatComeLater) {
+  Machine machine(SmallOptions());
+  machine.Add(WithGrammar(Spec(1, 2, 8), 10, 'a'));
+  EXPECT_EQ(machine.Submit().define_grammars.size(), 1u);
+  machine.Confirm();
+  ASSERT_TRUE(machine.scheduler.Preempt(1).ok());
+  const MicroBatch again = machine.Submit();
+  EXPECT_THAT(again.free, ElementsAre(1));
+  EXPECT_THAT(Opened(again), ElementsAre(1));
+  EXPECT_EQ(again.open[0].grammar, 1u);
+  EXPECT_TRUE(again.define_grammars.empty() && again.drop_grammars.empty());
+  machine.Confirm();
+  machine.RunToTheEnd();
+  machine.Add(WithGrammar(Spec(2, 2, 1), 10, 'a'));
+  const MicroBatch later = machine.Submit();
+  EXPECT_EQ(later.open[0].grammar, 1u);
+  EXPECT_TRUE(later.define_grammars.empty());
+}
+
 SequenceSpec OfClass(SequenceSpec spec, PriorityClass priority_class) {
   spec.priority_class = priority_class;
   return spec;

@@ -33,9 +33,15 @@ int32_t FewestBlocks(const SchedulerOptions& options) {
 class History {
  public:
   // pair_us: what a step takes for a pair of a row and one before it, beside what each row takes. tenants: more than
-  // one have weights and classes of their own.
-  History(uint32_t seed, const SchedulerOptions& options, int64_t pair_us = 0, int tenants = 1)
-      : random_(seed), options_(options), pair_us_(pair_us), tenants_(tenants), scheduler_(options), stages_(options) {}
+  // one have weights and classes of their own. grammars: so many different ones are followed.
+  History(uint32_t seed, const SchedulerOptions& options, int64_t pair_us = 0, int tenants = 1, int grammars = 0)
+      : random_(seed),
+        options_(options),
+        pair_us_(pair_us),
+        tenants_(tenants),
+        most_grammars_(grammars),
+        scheduler_(options),
+        stages_(options) {}
 
   // Nothing more happens once a test failed.
   void Run(int arrivals, bool with_cancels, int preemptions) {
@@ -64,6 +70,8 @@ class History {
   const SchedulerCounters& counters() const { return scheduler_.counters(); }
   int shrunk_chunks() const { return shrunk_chunks_; }  // to the least that equal time allows
   const SimulatedStages& stages() const { return stages_; }
+  int64_t definitions() const { return definitions_; }
+  int64_t drops() const { return drops_; }
 
  private:
   struct Client {
@@ -105,6 +113,12 @@ class History {
       spec.tenant = absl::StrCat("tenant ", random_() % static_cast<uint32_t>(tenants_));
       spec.weight = static_cast<double>(Draw(1, 8)) / 4;
       spec.priority_class = static_cast<PriorityClass>(random_() % kPriorityClassCount);
+    }
+    if (most_grammars_ > 0 && Chance(2)) {
+      const int64_t grammar = Draw(1, most_grammars_);
+      // Some so large that two or three of them are as much as a micro-batch defines.
+      spec.grammar.assign(static_cast<size_t>(grammar % 4 == 0 ? grammar * 25'000 : grammar),
+                          static_cast<char>(grammar));
     }
     ExpectedAnswer expected = ComputeAlone(spec, options_.context);
     if (Chance(4) && expected.output.size() > 1) {  // as after a restart
@@ -168,12 +182,18 @@ class History {
       Client& client = clients_.at(open.sequence);
       EXPECT_EQ(open.prompt, client.spec.prompt);
       EXPECT_EQ(open.output, outputs_[open.sequence]);
-      if (std::exchange(client.opened, true) || options_.prefix_caching || tenants_ > 1) continue;  // others may pass
+      const bool may_be_passed = options_.prefix_caching || tenants_ > 1 || !client.spec.grammar.empty();
+      if (std::exchange(client.opened, true) || may_be_passed) continue;
       // Those that began in a job before go first.
       SequenceId& newest = client.spec.output.empty() ? newest_opened_ : newest_resumed_;
       EXPECT_GT(open.sequence, std::exchange(newest, open.sequence)) << "not first come, first served";
     }
     results_.push_back(stages_.Run(*batch).value());
+    for (const OpenSequence& open : batch->open) {
+      EXPECT_EQ(stages_.GrammarOf(open.sequence), clients_.at(open.sequence).spec.grammar);
+    }
+    definitions_ += static_cast<int64_t>(batch->define_grammars.size());
+    drops_ += static_cast<int64_t>(batch->drop_grammars.size());
     batches_.push_back(*batch);
   }
 
@@ -238,6 +258,7 @@ class History {
   const SchedulerOptions options_;
   const int64_t pair_us_;
   const int tenants_;
+  const int most_grammars_;
   Scheduler scheduler_;
   SimulatedStages stages_;
   std::deque<StepResult> results_;
@@ -246,6 +267,7 @@ class History {
   std::map<SequenceId, std::vector<TokenId>> outputs_;
   SequenceId next_id_ = 1, newest_opened_ = 0, newest_resumed_ = 0;
   int steps_ = 0, shrunk_chunks_ = 0;
+  int64_t definitions_ = 0, drops_ = 0;
 };
 
 SchedulerOptions RandomOptions(std::mt19937& random) {
@@ -283,6 +305,7 @@ struct Histories {
   int arrivals = 10, preemptions = 20;
   int64_t pair_us = 0;
   bool tenants = false;
+  int grammars = 0;
   std::function<void(std::mt19937&, uint32_t seed, SchedulerOptions*)> change;
   std::function<void(const History&, const SchedulerOptions&)> look;
 };
@@ -302,7 +325,7 @@ Totals RunHistories(const Histories& of) {
     options.prefix_caching = seed / 6 % 2 == 1;
     if (of.change) of.change(random, seed, &options);
     SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
-    History history(seed, options, of.pair_us, of.tenants ? 2 + static_cast<int>(seed % 4) : 1);
+    History history(seed, options, of.pair_us, of.tenants ? 2 + static_cast<int>(seed % 4) : 1, of.grammars);
     history.Run(of.arrivals, /*with_cancels=*/seed % 2 == 1, seed % 3 == 1 ? of.preemptions : 0);
     if (of.look) of.look(history, options);
     if (seed % 3 != 1) totals.preemptions += history.counters().preemptions;
@@ -321,6 +344,19 @@ TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItH
   const Totals totals = RunHistories({.count = 1500});
   EXPECT_GT(totals.hits, 20 * totals.caching) << "rows of 10 sequences that were not computed twice";
   EXPECT_GT(totals.preemptions, 1500u / 3) << "the pools were too large to prove anything";
+}
+
+TEST(SchedulerHistories, WithGrammarsTheLastStageHasEachThatASequenceFollowsAndFewOthers) {
+  int64_t definitions = 0, drops = 0;
+  const Totals totals = RunHistories(
+      {.count = 30, .arrivals = 80, .grammars = 40, .look = [&](const History& history, const SchedulerOptions&) {
+         definitions += history.definitions();
+         drops += history.drops();
+       }});
+  EXPECT_GT(totals.preemptions, 30u) << "the pools were too large to prove anything";
+  EXPECT_GT(definitions, 30 * 16);
+  EXPECT_LT(definitions, 30 * 40) << "equal ones are defined again and again";
+  EXPECT_GT(drops, 30);
 }
 
 TEST(SchedulerHistories, WithTenantsAndClassesEverySequenceHasTheAnswerItHasAlone) {

@@ -183,6 +183,44 @@ TEST(Scheduler, LogitsThatAreNotFiniteEndTheSequenceAndNoOther) {
   EXPECT_EQ(machine.scheduler.Find(1), nullptr);
 }
 
+TEST(Scheduler, AGrammarThatTakesTooLongEndsTheSequenceAndNoOther) {
+  Machine machine(SmallOptions());
+  machine.Add(Spec(1, 6, 4));
+  machine.Add(Spec(2, 6, 4));
+  machine.Submit();
+  machine.results[0].sampled[0].grammar_exhausted = true;
+  const std::vector<SequenceEvent> events = machine.Confirm();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_THAT(events[0].tokens, IsEmpty());
+  EXPECT_EQ(events[0].finished, FinishReason::kGrammarExhausted);
+  EXPECT_THAT(events[0].error, HasSubstr("at position 6 the request's grammar took too many steps"));
+  EXPECT_FALSE(events[1].finished.has_value());
+  EXPECT_EQ(machine.scheduler.Find(1), nullptr);
+}
+
+TEST(Scheduler, ARowThatGaveNoTokenIsChargedLikeOneThatEndedItsSequence) {
+  // A replay of the run knows but the latter.
+  std::vector<double> charged;
+  for (const bool exhausted : {false, true}) {
+    Machine machine(SmallOptions());
+    for (const SequenceId id : {1, 2}) {
+      SequenceSpec spec = Spec(id, 6, 4);
+      spec.tenant = "a";
+      if (id == 1) spec.stop_tokens = {kSimulatedVocabulary};
+      machine.Add(std::move(spec));
+    }
+    machine.Submit();
+    SampledToken& token = machine.results[0].sampled[0];
+    token.grammar_exhausted = exhausted;
+    token.token = kSimulatedVocabulary;
+    machine.Confirm();
+    EXPECT_EQ(machine.scheduler.Find(1), nullptr);
+    charged.push_back(machine.scheduler.queue().CounterOf("a"));
+  }
+  EXPECT_EQ(charged[0], charged[1]);
+  EXPECT_GT(charged[0], 12) << "more than the prompts";
+}
+
 TEST(Scheduler, ScoresFromLogitsThatAreNotFiniteAreNotReported) {
   Machine machine(SmallOptions());
   SequenceSpec spec = Spec(1, 6, 0);

@@ -107,6 +107,7 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
     }
     open_.erase(found);
   }
+  RETURN_IF_ERROR(ApplyGrammars(batch));
   int64_t opened_tokens = 0;
   for (const OpenSequence& open : batch.open) {
     if (open_.contains(open.sequence)) return Refuse("sequence ", open.sequence, " is opened twice");
@@ -118,12 +119,47 @@ absl::Status SimulatedStages::ApplyControl(const MicroBatch& batch) {
     sequence.tokens.insert(sequence.tokens.end(), open.output.begin(), open.output.end());
     sequence.known = static_cast<int64_t>(sequence.tokens.size());
     sequence.tops = open.sampling.prompt_logprobs;
+    sequence.grammar = open.grammar;
+    if (open.grammar != kNoGrammar && !grammars_.contains(open.grammar)) {
+      return Refuse("sequence ", open.sequence, " follows grammar ", open.grammar, ", which is not there");
+    }
     opened_tokens += sequence.known;
     RETURN_IF_ERROR(ShareBlocks(open, sequence));
   }
   if (opened_tokens > options_.max_open_tokens) return Refuse(opened_tokens, " opened tokens are too many");
   if (open_.size() > static_cast<size_t>(options_.max_num_seqs)) return Refuse("too many open sequences");
   return absl::OkStatus();
+}
+
+absl::Status SimulatedStages::ApplyGrammars(const MicroBatch& batch) {
+  for (const GrammarId id : batch.drop_grammars) {
+    for (const auto& [sequence, open] : open_) {
+      if (open.grammar == id) return Refuse("grammar ", id, " is dropped while ", sequence, " follows it");
+    }
+    if (grammars_.erase(id) == 0) return Refuse("grammar ", id, " is dropped, but is not there");
+  }
+  int64_t bytes = 0;
+  for (const GrammarDefinition& definition : batch.define_grammars) {
+    if (definition.id <= std::exchange(last_grammar_, definition.id))
+      return Refuse("grammar ", definition.id, " again");
+    for (const auto& [id, program] : grammars_) {
+      if (program == definition.program) return Refuse("grammar ", definition.id, " is grammar ", id);
+    }
+    grammars_[definition.id] = definition.program;
+    bytes += static_cast<int64_t>(definition.program.size());
+    const auto follows = [&](const OpenSequence& open) { return open.grammar == definition.id; };
+    if (std::none_of(batch.open.begin(), batch.open.end(), follows)) return Refuse("nobody needs what is defined");
+  }
+  if (bytes > kMaxDefinitionBytes) return Refuse(bytes, " bytes of grammars are too many");
+  if (grammars_.size() > static_cast<size_t>(MostGrammars(options_.max_num_seqs))) {
+    return Refuse(grammars_.size(), " grammars are too many");
+  }
+  return absl::OkStatus();
+}
+
+std::string SimulatedStages::GrammarOf(SequenceId sequence) const {
+  const GrammarId grammar = open_.at(sequence).grammar;
+  return grammar == kNoGrammar ? "" : grammars_.at(grammar);
 }
 
 absl::Status SimulatedStages::ShareBlocks(const OpenSequence& open, Open& sequence) {

@@ -6,10 +6,12 @@
 // tokens found through the block table. A scheduler that gives a block away too early, forgets a row or hands it out
 // twice, is caught or yields a different text; so is one that keeps more blocks of a group with a window than this can
 // use. A slot of recurrent states remembers the tokens that it is the state of: a slice that reads another sequence's,
-// or those of other rows, is caught, and so is a slot that one slice writes and another names.
+// or those of other rows, is caught, and so is a slot that one slice writes and another names. So is a grammar that is
+// defined twice, dropped while it is followed, or followed while it is not there, and too many or too large ones.
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,6 +48,9 @@ class SimulatedStages {
 
   size_t open_sequences() const { return open_.size(); }
   bool is_open(SequenceId sequence) const { return open_.contains(sequence); }
+  size_t grammars() const { return grammars_.size(); }
+  // That an open sequence follows; empty: none.
+  std::string GrammarOf(SequenceId sequence) const;
   // Most blocks of the group that a sequence had at once, and those that any gave back while it went on.
   int64_t most_blocks(size_t group) const { return most_blocks_[group]; }
   int64_t released() const { return released_; }
@@ -74,9 +79,11 @@ class SimulatedStages {
     std::vector<int64_t> released;  // [groups] places at the beginning, which hold kNoBlock
     int64_t rows = 0;
     int64_t shared = 0;  // of them, computed by others
+    GrammarId grammar = kNoGrammar;
   };
 
   absl::Status ApplyControl(const MicroBatch& batch);
+  absl::Status ApplyGrammars(const MicroBatch& batch);
   absl::Status ShareBlocks(const OpenSequence& open, Open& sequence);
   absl::Status RunSlice(const SequenceSlice& slice, StepResult& result);
   absl::Status ReleaseBlocks(const SequenceSlice& slice, Open& sequence);
@@ -92,6 +99,8 @@ class SimulatedStages {
   const SchedulerOptions options_;
   std::vector<std::vector<Slot>> pools_;  // [groups]
   std::map<SequenceId, Open> open_;
+  std::map<GrammarId, std::string> grammars_;  // programs
+  GrammarId last_grammar_ = kNoGrammar;
   std::vector<std::map<BlockId, int>> owners_;  // [groups] how many tables a block is in
   uint64_t next_number_ = 0;
   uint64_t openings_ = 0;

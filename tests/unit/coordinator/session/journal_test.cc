@@ -207,6 +207,19 @@ TEST_F(JournalTest, SubmitsThoseFirstThatHaveTokensInTheOrderInWhichTheyBegan) {
   EXPECT_THAT(journal_.OrderOfResubmission(), ElementsAre(ids[3], ids[1], ids[0], ids[2], ids[4]));
 }
 
+TEST_F(JournalTest, SubmitsAgainUnderTheSameGrammar) {
+  GenerationRequest request = Journaled({1, 2}, 10, {99});
+  const RequestId plain = Add(request);
+  request.grammar = std::make_shared<const std::string>("pro\0gram", 8);
+  const RequestId held = Add(request);
+  EXPECT_FALSE(journal_.Submission(plain).ByteSizeLong() >= journal_.Submission(held).ByteSizeLong());
+  for (int submission = 0; submission < 2; ++submission) {
+    EXPECT_EQ(journal_.Submission(held).grammar(), *request.grammar);
+    EXPECT_TRUE(journal_.Submission(plain).grammar().empty());
+    EXPECT_TRUE(journal_.FinishComplete(100).empty());
+  }
+}
+
 TEST_F(JournalTest, SubmitsAgainWithTheTokensSoFar) {
   GenerationRequest request = Journaled({1, 2}, 10, {99});
   request.tenant = "ann";
@@ -367,6 +380,7 @@ TEST_F(JournalTest, TheLargestNeedIsThatOfWhatCouldEverRun) {
 pb::JobStatistics JobOf(int stages, double compute_s_of_each, double ideal_s) {
   pb::JobStatistics statistics;
   for (int i = 0; i < stages; ++i) statistics.add_stages()->set_compute_s(compute_s_of_each);
+  statistics.mutable_stages(stages - 1)->set_grammar_mask_hits(5);
   statistics.set_busy_s(2 * ideal_s);
   statistics.set_bubble(1 - compute_s_of_each / (2 * ideal_s));
   statistics.set_bubble_floor(1 - compute_s_of_each / ideal_s);
@@ -398,6 +412,7 @@ TEST(StatisticsSum, OfOneJobIsThatJobAndOneThatHasNotBegunLeavesTheFloorAsItWas)
   EXPECT_DOUBLE_EQ(sum.bubble(), 0.625);
   EXPECT_EQ(sum.stages(1).compute_s(), 3);
   AddStatistics({}, &sum);
+  EXPECT_EQ(sum.stages(1).grammar_mask_hits(), 5u);
   EXPECT_DOUBLE_EQ(sum.bubble_floor(), 0.25);
   EXPECT_EQ(sum.stages_size(), 2);
 }

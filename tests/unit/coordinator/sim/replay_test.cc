@@ -1,5 +1,6 @@
 #include "coordinator/sim/replay.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +47,10 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
     request.weight = 0.3 * static_cast<double>(1 + i % 4);
     request.priority_class = kPriorityClasses[i / 4 % 3].value;
   }
+  // Some wait for the next micro-batch, because this one defines as many grammars as it may.
+  for (size_t i = 0; stages == 2 && i < options.requests.size(); i += 2) {
+    options.requests[i].grammar.assign(700'000, static_cast<char>('a' + i % 20));
+  }
   options.scheduler.policy = policy;
   options.scheduler.prefill_chunk = 128;
   options.scheduler.max_num_batched_tokens = 140;
@@ -79,6 +84,9 @@ TEST_P(ReplayOf, ARunHandsOutTheSameMicroBatchesBetweenTheSameResults) {
   EXPECT_EQ(job.status.counters.prefix_stateless, was.prefix_stateless);
   EXPECT_EQ(was.prefix_stateless > 0, stages == 4);
   EXPECT_EQ(records.back().slices.back().state_write != kNoSlot, stages == 4);
+  const bool defined = std::any_of(records.begin(), records.end(),
+                                   [](const StepRecord& record) { return !record.define_grammars.empty(); });
+  EXPECT_EQ(defined, stages == 2);
   // A micro-batch is handed out at the time of what it waited for: the coordinator's turn is not part of the replay.
   EXPECT_NEAR(job.status.bubble, outcome.jobs[0].bubble, 0.02);
   EXPECT_NEAR(job.status.bubble_floor, outcome.jobs[0].bubble_floor, 0.02);
@@ -134,6 +142,11 @@ TEST_F(ReplayTest, NamesTheMicroBatchThatDiffers) {
   ASSERT_GT(records_.size(), 30u);
   records_[20].slices.back().count += 1;
   EXPECT_THAT(Error(), HasSubstr("micro-batch 20 differs: the replay has ["));
+}
+
+TEST_F(ReplayTest, NoticesAGrammarThatIsNotDefined) {
+  records_[10].define_grammars = {1};
+  EXPECT_THAT(Error(), HasSubstr("micro-batch 10 differs"));
 }
 
 TEST_F(ReplayTest, NoticesAnotherOrderOfSlicesAndAnotherPlaceBetweenResults) {

@@ -1,9 +1,9 @@
 #include <limits>
 #include <random>
 
+#include "common/text/vocabulary.h"
 #include "coordinator/text/tokenizer.h"
 #include "coordinator/text/utf8.h"
-#include "coordinator/text/vocabulary.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/shared_data.h"
 #include "tests/unit/coordinator/text/toy_vocabularies.h"

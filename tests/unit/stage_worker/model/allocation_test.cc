@@ -9,8 +9,13 @@
 #include <cstring>
 #include <new>
 
+#include "absl/strings/str_cat.h"
+#include "common/gguf/gguf_file.h"
+#include "common/grammar/mask.h"
 #include "common/model/footprint.h"
 #include "common/step/step.h"
+#include "common/text/token_bytes.h"
+#include "common/text/vocabulary.h"
 #include "stage_worker/exec/gang.h"
 #include "stage_worker/kernels/isa_tables.h"
 #include "stage_worker/kernels/select.h"
@@ -365,6 +370,40 @@ TEST(StageMemory, FollowsTheFormsThatTheKernelsOfEveryInstructionSetWant) {
 TEST(StageMemory, OfSamplersIsAtMostWhatThePlannerCounts) {
   for (const int64_t vocab : {260, 4096, 151936, 1000000}) {
     EXPECT_LE(Sampler::MaxBytes(vocab), static_cast<uint64_t>(vocab) * kSamplerBytesPerToken + kSamplerBytes);
+  }
+}
+
+// Of real vocabularies: as many masks as are kept, what they are found in, one for each sequence, and programs.
+TEST(StageMemory, OfGrammarsIsAtMostWhatThePlannerCounts) {
+  GrammarAutomaton places;  // with a mask each
+  constexpr GrammarStateId kPlaces = GrammarMasks::kMaxCachedMasks + 10;
+  places.states.resize(kPlaces + 1);
+  for (GrammarStateId id = 0; id <= kPlaces; ++id) {
+    places.states[id].accepting = true;
+    if (id < kPlaces) places.states[id].bytes = {{0, 255, id + 1}};
+  }
+  const GrammarProgram program = GrammarProgram::Make(places).value();
+  for (const char* name : {"llama-spm", "gpt-2", "qwen"}) {
+    SHARED_FILE_OR_SKIP(path, absl::StrCat("data/tokenizers/", name, ".gguf"));
+    const auto file = GgufFile::Open(path).value();
+    const auto tokens = static_cast<int64_t>(ReadVocabulary(file->metadata())->texts.size());
+    const auto vocabulary = ReadGrammarVocabulary(file->metadata(), tokens).value();
+    TokenId letter = 0;
+    while (vocabulary->BytesOf(letter) != "a") ++letter;
+    GrammarMasks masks(vocabulary);
+    GrammarMatcher matcher(program, vocabulary);
+    std::vector<uint64_t> mask;
+    for (GrammarStateId place = 0; place < kPlaces; ++place) {
+      masks.Allowed(matcher, &mask);
+      ASSERT_TRUE(matcher.Append(letter));
+    }
+    constexpr int64_t kSequences = 64;
+    const HeadScratchSizes sizes = {.vocab = tokens, .sequences = kSequences};
+    const size_t taken = masks.cached_bytes() + vocabulary->memory_bytes() + kSequences * mask.size() * sizeof(mask[0]);
+    const size_t programs =
+        kGrammarExpansion * kMaxFollowedBytes + static_cast<size_t>(MostGrammars(kSequences)) * kMaxGrammarRowBytes;
+    EXPECT_LE(taken + programs, sizes.grammar_bytes()) << name;
+    EXPECT_GE(taken, static_cast<size_t>(tokens) * kMaskBytesPerToken * 6 / 10) << name;
   }
 }
 

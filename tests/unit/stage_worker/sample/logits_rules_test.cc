@@ -80,6 +80,58 @@ TEST(LogitsRules, MakeEndTokensImpossibleBeforeTheOutputIsAsLongAsItHasToBe) {
   EXPECT_THAT(Apply(open, {4, 4, 4, 4}), ElementsAre(4, 4, 4, 1e6f + 4));
 }
 
+TEST(LogitsRules, ForbidWhatTheGrammarDoesNotAllowAfterAllOthers) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  OpenSequence open = Open({0}, {1});
+  open.sampling.logit_bias = {{3, 1e6f}, {2, 2.0f}};
+  open.sampling.repeat_penalty = 2;
+  open.sampling.repeat_last_n = -1;
+  const TokenHistory history(open);
+  LogitsRules rules;
+  const auto apply = [&](const AllowedTokens& allowed, std::vector<float> logits) {
+    rules.Apply(BestKernels(), history, static_cast<int64_t>(logits.size()), logits.data(), &allowed);
+    return logits;
+  };
+  EXPECT_THAT(apply({{0b0110}}, {4, 4, 4, 4}), ElementsAre(kNever, 2, 6, kNever));
+  // Also a NaN, and in the last word of a vocabulary that does not fill it.
+  std::vector<float> wide(130, 1.0f), expected(130, kNever);
+  wide[5] = std::numeric_limits<float>::quiet_NaN();
+  expected[129] = 1;
+  EXPECT_EQ(apply({{0, 0, 0b10}}, wide), expected);
+}
+
+TEST(LogitsRules, LetACompleteTextEndBeforeTheOutputIsAsLongAsItHasToBe) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  OpenSequence open = Open({0}, {1});
+  open.sampling.min_new_tokens = 5;
+  open.sampling.end_tokens = {2, 3};
+  const TokenHistory history(open);
+  LogitsRules rules;
+  for (const bool complete : {false, true}) {
+    const AllowedTokens allowed = {{0b1011}, complete};
+    std::vector<float> logits = {4, 4, 4, 4};
+    rules.Apply(BestKernels(), history, 4, logits.data(), &allowed);
+    EXPECT_THAT(logits, ElementsAre(4, 4, kNever, complete ? 4 : kNever));
+  }
+}
+
+TEST(LogitsRules, HoldBackNoEndWhereTheGrammarAllowsNothingElse) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  OpenSequence open = Open({0}, {1});
+  open.sampling.min_new_tokens = 5;
+  open.sampling.end_tokens = {2, 129, 2};
+  const TokenHistory history(open);
+  LogitsRules rules;
+  const auto apply = [&](std::vector<uint64_t> bits) {
+    const AllowedTokens allowed = {std::move(bits)};
+    std::vector<float> logits(130, 4.0f);
+    rules.Apply(BestKernels(), history, 130, logits.data(), &allowed);
+    return std::vector<float>{logits[2], logits[128], logits[129]};
+  };
+  EXPECT_THAT(apply({0b100, 0, 0b10}), ElementsAre(4, kNever, 4));
+  EXPECT_THAT(apply({0b100, 0, 0b11}), ElementsAre(kNever, 4, kNever));
+}
+
 // Short windows are taken token by token, long ones in one pass over the row, by one object in turn.
 TEST(LogitsRules, PenalizeEveryTokenOfAWindowOfAnySizeOnce) {
   constexpr int64_t kVocab = 3001;

@@ -228,6 +228,50 @@ TEST(Sampler, WhatRulesMakeOfGoodLogitsIsNotTheModelsFault) {
   EXPECT_FALSE(Sample(Best(), sampling, {3e38f, 1, 1, 1}).invalid_logits) << "3e38 / 1e-6 is infinite";
 }
 
+// A grammar's choice is that among the allowed tokens alone, whatever else is asked for.
+TEST(Sampler, PicksAmongAllowedTokensAsIfThereWereNoOthers) {
+  std::mt19937 random(8);
+  Sampler sampler;
+  for (int round = 0; round < (testing::kSanitized ? 100 : 1000); ++round) {
+    const size_t vocab = 1 + random() % 300;
+    const auto shape = static_cast<LogitShape>(random() % static_cast<int>(LogitShape::kWithNan));
+    const std::vector<float> logits = RandomLogits(shape, vocab, &random);
+    OpenSequence open = {.sequence = 1, .prompt = {0}};
+    open.sampling = RandomSampling(vocab, &random);
+    open.sampling.logprobs = 2;
+    AllowedTokens allowed{std::vector<uint64_t>((vocab + 63) / 64)};
+    std::vector<float> masked(vocab, -kInf);
+    TokenId first = kNoToken;
+    for (size_t token = 0; token < vocab; ++token) {
+      if (random() % 5 != 0 && (token + 1 < vocab || first != kNoToken)) continue;
+      allowed.bits[token / 64] |= uint64_t{1} << token % 64;
+      masked[token] = logits[token];
+      if (first == kNoToken) first = static_cast<TokenId>(token);
+    }
+    const TokenHistory history(open);
+    const SampledToken held =
+        sampler.Sample(Best(), history, round, logits.data(), static_cast<int64_t>(vocab), &allowed);
+    const SampledToken free = sampler.Sample(Best(), history, round, logits.data(), static_cast<int64_t>(vocab));
+    const bool possible = *std::max_element(masked.begin(), masked.end()) > -kInf;
+    EXPECT_EQ(held.token, possible ? NaivePick(open.sampling, round, masked) : first) << Describe(open.sampling);
+    EXPECT_EQ(held.top, free.top) << "log-probabilities are the model's";
+    EXPECT_EQ(held.invalid_logits, free.invalid_logits);
+  }
+}
+
+TEST(Sampler, OfBadLogitsAGrammarStillTakesAnAllowedTokenAndSaysThatTheyAreBad) {
+  const TokenHistory history({.sequence = 1, .prompt = {0}});
+  Sampler sampler;
+  const AllowedTokens allowed{{0b0100}};
+  for (const float bad : {kNan, kInf, -kInf}) {
+    for (const std::vector<float>& logits : {std::vector<float>{bad, bad, bad, bad}, {1, bad, 1, 1}, {1, 1, bad, 1}}) {
+      const SampledToken sampled = sampler.Sample(Best(), history, 1, logits.data(), 4, &allowed);
+      EXPECT_EQ(sampled.token, 2);
+      EXPECT_EQ(sampled.invalid_logits, bad != -kInf || logits[0] == bad);
+    }
+  }
+}
+
 TEST(Logprobs, AreTheRankedLogSoftmax) {
   const std::vector<float> logits = {1, 3, 3, 0, -kInf};
   const float log_sum = std::log(std::exp(1.0f) + 2 * std::exp(3.0f) + 1);

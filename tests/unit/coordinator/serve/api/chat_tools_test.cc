@@ -310,12 +310,11 @@ TEST_F(ChatCalls, AreGivenInBatchesToo) {
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"a": 1})");
 }
 
-TEST_F(ChatCalls, SayWhichToolsWereSkippedAndWhatDoesNotBind) {
+TEST_F(ChatCalls, SayWhichToolsWereSkipped) {
   const PreparedCall prepared =
-      service.Chat(R"("tools":[{"type":"web_search"},{"type":"function","function":{"name":"a","strict":true}}])");
+      service.Chat(R"("tools":[{"type":"web_search"},{"type":"function","function":{"name":"a"}}])");
   ASSERT_FALSE(prepared.error.has_value()) << prepared.error->message;
   EXPECT_THAT(prepared.call->skipped(), ElementsAre("tools.web_search"));
-  EXPECT_THAT(prepared.call->ignored(), ElementsAre("tools.strict"));
 }
 
 }  // namespace

@@ -173,11 +173,10 @@ TEST(MessagesRequest, ChoosesAmongTools) {
   EXPECT_FALSE(chosen(R"({"type":"auto","disable_parallel_tool_use":true})").parallel);
   EXPECT_TRUE(chosen(R"({"type":"none"})").ForTemplate().empty()) << "the model is told of none";
   EXPECT_FALSE(chosen("null").empty());
-  for (const char* bound : {R"({"type":"any"})", R"({"type":"tool","name":"f"})"}) {
-    const ReadBody read = ReadOf(Asking(tools + bound));
-    ASSERT_FALSE(read.request.ok()) << bound;
-    EXPECT_EQ(ApiErrorOf(read.request.status()).code, "unsupported_parameter") << "that needs a grammar";
-  }
+  EXPECT_EQ(chosen("null").choice(), ToolSet::Choice::kAuto);
+  EXPECT_EQ(chosen(R"({"type":"any"})").choice(), ToolSet::Choice::kRequired);
+  EXPECT_EQ(chosen(R"({"type":"tool","name":"f"})").choice(), ToolSet::Choice::kNamed);
+  EXPECT_EQ(chosen(R"({"type":"tool","name":"f"})").chosen(), "f");
 }
 
 struct Thought {
@@ -280,9 +279,8 @@ TEST(MessagesRequest, IsRefusedAtTheWrongPlace) {
            {Asking(R"("output_config":"high")"), "invalid_value", "output_config"},
            {Asking(R"("output_config":{"effort":7})"), "invalid_value", "output_config.effort"},
            {Asking(R"("output_config":{"effort":"extreme"})"), "invalid_value", "output_config.effort"},
-           {Asking(R"("output_config":{"format":{"type":"json_schema","schema":{}}})"), "unsupported_parameter",
-            "output_config.format"},
-           {Asking(R"("output_format":{"type":"json_schema","schema":{}})"), "unsupported_parameter", "output_format"},
+           {Asking(R"("tools":[{"name":"a"}],"tool_choice":{"type":"tool","name":"b"})"), "invalid_value",
+            "tool_choice"},
            {Asking(R"("chat_template_kwargs":[])"), "invalid_value", "chat_template_kwargs"}}) {
     const ReadBody read = ReadOf(wrong.body);
     ASSERT_FALSE(read.request.ok()) << wrong.body;

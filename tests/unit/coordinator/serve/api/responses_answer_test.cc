@@ -454,14 +454,11 @@ TEST_F(ResponsesAnswer, TellsOfProgressAndTimesToThoseWhoAsk) {
 }
 
 TEST_F(ResponsesAnswer, IsRefusedWithWhatToDoInstead) {
-  for (const auto& [field, what] :
-       {std::pair{R"("previous_response_id":"resp_1")", "send the whole conversation"},
-        {R"("conversation":{"id":"conv_1"})", "send the whole conversation"},
-        {R"("background":true)", "send stream"},
-        {R"("prompt":{"id":"pmpt_1"})", "as instructions and input"},
-        {R"("chat_template":"x")", "templates in requests are refused"},
-        {R"("text":{"format":{"type":"json_object"}})", "cannot be bound to a form"},
-        {R"("text":{"format":{"type":"json_schema","name":"n","schema":{}}})", "cannot be bound to a form"}}) {
+  for (const auto& [field, what] : {std::pair{R"("previous_response_id":"resp_1")", "send the whole conversation"},
+                                    {R"("conversation":{"id":"conv_1"})", "send the whole conversation"},
+                                    {R"("background":true)", "send stream"},
+                                    {R"("prompt":{"id":"pmpt_1"})", "as instructions and input"},
+                                    {R"("chat_template":"x")", "templates in requests are refused"}}) {
     const ApiError error = Refused(absl::StrCat(R"({"input":"Hi",)", field, "}"));
     EXPECT_EQ(error.status, 400) << field;
     EXPECT_EQ(error.code, "unsupported_parameter") << field;

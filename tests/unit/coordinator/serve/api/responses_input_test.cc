@@ -198,10 +198,9 @@ TEST(ResponsesInput, IsRefusedAtItsPlace) {
             "invalid_value", "tools[0].tools[0].name"},
            {R"("input":"x","tools":[{"type":"function","name":"f"},{"type":"function","name":"f"}])", "invalid_value",
             "tools[1].name"},
-           {R"("input":"x","tools":[{"type":"function","name":"f"}],"tool_choice":"required")", "unsupported_parameter",
-            "tool_choice"},
-           {R"("input":"x","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"})",
-            "unsupported_parameter", "tool_choice"}}) {
+           {R"("input":"x","tool_choice":"required")", "invalid_value", "tool_choice"},
+           {R"("input":"x","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"})",
+            "invalid_value", "tool_choice"}}) {
     const absl::StatusOr<ChatRequest> request = InputRequest(wrong.fields);
     ASSERT_FALSE(request.ok()) << wrong.fields;
     const ApiError error = ApiErrorOf(request.status());

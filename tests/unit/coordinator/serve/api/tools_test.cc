@@ -92,6 +92,26 @@ TEST(ChatTools, CanBeChosenFrom) {
                       R"("tools":[{"type":"function","name":"a","namespace":"n"},{"type":"mcp"}]})",
                       ToolSpelling::kFlat)),
       ElementsAre("n__a"));
+  // All of a namespace.
+  const std::string space =
+      R"("tools":[{"type":"function","name":"a"},{"type":"namespace","name":"n","tools":[)"
+      R"({"type":"function","name":"a"},{"type":"custom","name":"b"}]}],"tool_choice":{"type":"allowed_tools",)"
+      R"("mode":"auto","tools":[{"type":"namespace","name":")";
+  EXPECT_THAT(NamesOf(ToolsOf(space + "n\"}]}", ToolSpelling::kFlat)), ElementsAre("n__a", "n__b"));
+  for (const char* none : {"m", ""}) {
+    EXPECT_THAT(ToolsOf(absl::StrCat(space, none, "\"}]}"), ToolSpelling::kFlat).status().message(),
+                HasSubstr("names a namespace that is not there"));
+  }
+  const auto choice_of = [&](const char* fields) { return ToolsOf(choice + fields)->choice(); };
+  EXPECT_EQ(choice_of(R"("auto")"), ToolSet::Choice::kAuto);
+  EXPECT_EQ(choice_of(R"("required")"), ToolSet::Choice::kRequired);
+  EXPECT_EQ(choice_of(R"({"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[)"
+                      R"({"type":"function","function":{"name":"b"}}]}})"),
+            ToolSet::Choice::kRequired);
+  const absl::StatusOr<ToolSet> named = ToolsOf(choice + R"({"type":"function","function":{"name":"b"}})");
+  EXPECT_THAT(NamesOf(named), ElementsAre("a", "b")) << "the model is told of all";
+  EXPECT_EQ(named->choice(), ToolSet::Choice::kNamed);
+  EXPECT_EQ(named->chosen(), "b");
   EXPECT_TRUE(ToolsOf(kTwoTools)->parallel);
   EXPECT_FALSE(ToolsOf(std::string(kTwoTools) + R"(,"parallel_tool_calls":false)")->parallel);
 }
@@ -118,12 +138,11 @@ TEST(ChatTools, AreRefusedAtTheirPlace) {
        R"("tools":[{"type":"function","function":{"name":"a"}}]}}])",
        "invalid_value", "tools[1].namespace.tools[0].function.name"},
       {R"("tools":[{"type":"namespace","namespace":{"name":"n"}}])", "missing_parameter", "tools[0].namespace.tools"},
-      {choice + R"("required")", "unsupported_parameter", "tool_choice"},
-      {choice + R"({"type":"function","function":{"name":"a"}})", "unsupported_parameter", "tool_choice"},
+      {R"("tool_choice":"required")", "invalid_value", "tool_choice"},
       {choice + R"({"type":"function","function":{"name":"z"}})", "invalid_value", "tool_choice"},
       {choice + R"("sometimes")", "invalid_value", "tool_choice"},
       {choice + R"({"type":"allowed_tools"})", "invalid_value", "tool_choice.allowed_tools"},
-      {choice + R"({"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}})", "unsupported_parameter",
+      {choice + R"({"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}})", "invalid_value",
        "tool_choice.allowed_tools.mode"},
       {choice + R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"function":{"name":"z"}}]}})",
        "invalid_value", "tool_choice.allowed_tools.tools"},

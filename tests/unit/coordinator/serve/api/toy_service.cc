@@ -30,6 +30,8 @@ ToyService::ToyService() {
   chat = std::make_unique<ChatFormat>(choice, (*file)->metadata(), tokenizer.get());
   model.tokenizer = tokenizer.get();
   model.chat = chat.get();
+  grammars = std::make_unique<AnswerGrammars>(tokenizer.get());
+  model.grammars = grammars.get();
   model.vocab = kToyVocab;
   model.names = {"toy"};
   model.created = 1600000000;

@@ -12,6 +12,7 @@
 #include "coordinator/serve/api/api_dialect.h"
 #include "coordinator/serve/api/served_model.h"
 #include "coordinator/text/chat/chat_format.h"
+#include "coordinator/text/grammar/form/answer_grammars.h"
 #include "coordinator/text/tokenizer.h"
 #include "gtest/gtest.h"
 
@@ -44,6 +45,7 @@ struct ToyService {
 
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatFormat> chat;  // chatml
+  std::unique_ptr<AnswerGrammars> grammars;
   ServedModel model;                 // "toy"; everything else by default
   CallContext context;               // "id7" at 1700000000, room for 100 tokens, the drawn seed 11
 };

@@ -86,8 +86,7 @@ TEST_F(HostileClient, IsToldWhatIsWrongWithItsHead) {
     const std::string answer = Answer(request);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 Bad Request\r\n")) << request;
     EXPECT_THAT(answer, HasSubstr(what)) << request;
-    EXPECT_THAT(answer, HasSubstr("\"type\":\"invalid_request_error\",\"param\":null,\"code\":\"malformed_request\""))
-        << request;
+    EXPECT_THAT(answer, HasSubstr("malformed_request: ")) << request;
   }
   EXPECT_EQ(served_.Counters().malformed, static_cast<int64_t>(std::size(cases)));
 }
@@ -150,7 +149,7 @@ TEST_F(HostileClient, SendsNothingButEmptyLines) {
 
 TEST_F(HostileClient, AnnouncesOrSendsTooLongABody) {
   EXPECT_THAT(Answer(absl::StrCat("POST /echo HTTP/1.1\r\n", kHost, "Content-Length: 8388609\r\n\r\n")),
-              HasSubstr("\"code\":\"too_large\""));
+              HasSubstr("too_large: "));
   EXPECT_THAT(Answer(absl::StrCat("POST /small HTTP/1.1\r\n", kHost, "Content-Length: 101\r\n\r\n")),
               StartsWith("HTTP/1.1 413 "));
   // A refusal reaches a client that is still sending.
@@ -163,7 +162,7 @@ TEST_F(HostileClient, AnnouncesOrSendsTooLongABody) {
 TEST_F(HostileClient, MaySendOnForAWhileAfterARefusalSoThatItReadsIt) {
   RawClient client(served_.server->port());
   client.Send(absl::StrCat("POST /echo HTTP/1.1\r\n", kHost, "Content-Length: 9000000\r\n\r\n"));
-  EXPECT_THAT(client.ReadUntil("}}"), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(client.ReadUntil("are taken here"), StartsWith("HTTP/1.1 413 "));
   EXPECT_TRUE(client.Send(std::string(9'000'000, 'x')));
   EXPECT_EQ(client.ReadAll(), "");  // and then it is closed
   EXPECT_TRUE(client.closed());

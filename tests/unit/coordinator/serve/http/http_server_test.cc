@@ -123,7 +123,7 @@ TEST_F(HttpServerTest, RefusesWhatExpectsOfItWhatItDoesNotDo) {
     RawClient client(served.server->port());
     client.Send(absl::StrCat("POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: ", expected,
                              "\r\nContent-Length: 4\r\n\r\nbody", kGetHello));
-    const std::string refused = client.ReadUntil("\"}}");
+    const std::string refused = client.ReadUntil("or no such header");
     EXPECT_THAT(refused, StartsWith("HTTP/1.1 417 Expectation Failed\r\n")) << expected;
     EXPECT_THAT(refused, HasSubstr("x-should-retry: false\r\n"));
     EXPECT_THAT(refused, HasSubstr("expectation_failed"));
@@ -401,7 +401,7 @@ TEST(HttpServerLimits, ClosesWhatIdlesAndWhatNeverEndsItsHeadOrBody) {
   EXPECT_TRUE(head.closed());
   const std::string timeout = body.ReadAll();
   EXPECT_THAT(timeout, StartsWith("HTTP/1.1 408 "));
-  EXPECT_THAT(timeout, HasSubstr("\"code\":\"body_timeout\""));
+  EXPECT_THAT(timeout, HasSubstr("body_timeout: "));
   EXPECT_THAT(timeout, HasSubstr("Connection: close\r\n"));
   const HttpCounters counters = served.Counters();
   EXPECT_EQ(counters.idle_closed, 2);

@@ -32,6 +32,9 @@ class FakeHandler : public HttpHandler {
  public:
   HeadVerdict OnHead(const HttpRequest& request) override;
   void OnRequest(std::shared_ptr<HttpExchange> exchange) override;
+  std::string OnRefusal(const HttpRequest&, const HttpError& error) override {
+    return error.code + ": " + error.message;
+  }
   void OnAnswer(const HttpRequest& request, int status) override;
   void OnTick() override { ++ticks; }
 

@@ -69,6 +69,10 @@ SessionStatus SampleStatus() {
     sums->set_wait_s(2 + stage);
     sums->set_send_s(0.5);
     sums->set_bytes_sent(5000);
+    if (stage == 1) {
+      sums->set_grammar_mask_s(1.25);
+      sums->set_grammar_mask_hits(70);
+    }
     pb::StageSummary* now = status.engine.mutable_statistics()->add_stages();
     *now = SampleStage(stage);
     now->set_resident_bytes(4500);

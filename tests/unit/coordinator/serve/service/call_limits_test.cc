@@ -140,7 +140,11 @@ TEST(CallLimits, EveryRefusalOfACallThatGeneratesIsCountedByItsCode) {
   EXPECT_EQ(service.Post(kOnCompletions, "[", ada).status, 400);
   EXPECT_EQ(service.Post(kOnCompletions, R"({"prompt":7.5})", ada).status, 400);
   EXPECT_EQ(service.Post(kOnCompletions, Prompt("x"), as_text).status, 415);
-  EXPECT_EQ(service.Post(kOnCompletions, std::string(1001, ' '), ada).status, 413);
+  const HttpReply too_large = service.Post(kOnCompletions, std::string(1001, ' '), ada);
+  EXPECT_EQ(too_large.status, 413);
+  EXPECT_EQ(Json::parse(too_large.body)["error"]["code"], "too_large");
+  EXPECT_EQ(Json::parse(too_large.body)["error"]["type"], "invalid_request_error");
+  EXPECT_TRUE(Json::parse(too_large.body)["error"].at("param").is_null());
   // None of these would have generated anything.
   EXPECT_EQ(service.Post("/tokenize", "{", ada).status, 400);
   EXPECT_EQ(service.Post("/v2/completions", "{}", ada).status, 404);

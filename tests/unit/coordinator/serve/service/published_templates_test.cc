@@ -151,6 +151,15 @@ TEST(PublishedTemplates, OfEveryFamilyGiveCallsAndTakeThemBack) {
   }
 }
 
+// It adds the description to a text, as gpt-oss does.
+TEST(PublishedHermes, IsToldOfAToolWithoutADescription) {
+  SHARED_FILE_OR_SKIP(path, "data/templates/hermes-3.jinja");
+  TalkingService service(testing::ReadFileOrDie(path), "A tree.");
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "look"}}])");
+  EXPECT_EQ(service.Ask(Question(), Json{{"tools", tools}})["message"]["content"], "A tree.");
+  EXPECT_THAT(service.Prompt(), HasSubstr(R"("name": "look")"));
+}
+
 TEST(PublishedQwen, ThinksOrNot) {
   SHARED_FILE_OR_SKIP(path, "data/templates/qwen3.5.jinja");
   const std::string chat_template = testing::ReadFileOrDie(path);

@@ -162,6 +162,35 @@ TEST(Serving, SaysWhatIsWrongWithARequestThatNoRouteTakes) {
   EXPECT_EQ(cluster["model"]["name"], "scripted");
 }
 
+// What a client gets whose request the HTTP server ends itself.
+TEST(Serving, ErrorsOfHttpHaveTheFormOfTheirApi) {
+  ScriptedService service;
+  const auto body = [&](const char* path, const HttpError& error) {
+    HttpRequest request;
+    request.path = path;
+    request.id = "r1";
+    return Json::parse(service.serving().OnRefusal(request, error));
+  };
+  const std::tuple<HttpError, const char*, const char*> cases[] = {
+      {{400, "malformed_request", "a \"head\""}, "invalid_request_error", "invalid_request_error"},
+      {{403, "host_not_allowed", "b"}, "permission_error", "permission_error"},
+      {{408, "body_timeout", "c"}, "timeout_error", "timeout_error"},
+      {{431, "header_too_large", "d"}, "invalid_request_error", "invalid_request_error"},
+      {{500, "internal", "e"}, "server_error", "api_error"},
+      {{503, "too_many_connections", "f"}, "unavailable_error", "overloaded_error"}};
+  for (const auto& [error, type, type_of_messages] : cases) {
+    const Json expected = {
+        {"error", {{"message", error.message}, {"type", type}, {"param", nullptr}, {"code", error.code}}}};
+    EXPECT_EQ(body("/v1/chat/completions", error), expected);
+    EXPECT_EQ(body("", error), expected) << "a head that could not be read";
+    const Json of_messages = body("/v1/messages", error);
+    EXPECT_EQ(of_messages["type"], "error");
+    EXPECT_EQ(of_messages["error"]["type"], type_of_messages);
+    EXPECT_EQ(of_messages["error"]["message"], error.message);
+    EXPECT_EQ(of_messages["request_id"], "r1");
+  }
+}
+
 TEST(Serving, TokensAndTextGoBothWays) {
   ScriptedService service;
   const Json tokens = Json::parse(service.Post("/tokenize", R"({"prompt":"one two three"})").body);

@@ -25,6 +25,7 @@ std::string InWords(const ChatAbilities& can) {
   add(can.late_system, "late");
   add(can.developer, "developer");
   add(can.tools, "tools");
+  add(!can.bare_tools, "described");
   add(can.parallel_calls, "parallel");
   add(can.arguments == ArgumentsForm::kObject, "object");
   add(can.arguments == ArgumentsForm::kText, "string");
@@ -154,8 +155,8 @@ TEST(PublishedTemplates, CanDoWhatTheirProgramsSay) {
            {"deepseek-v3.1", "text null system late parallel object"},
            {"gemma-3", "text parts system alternate"},
            {"glm-4.6", "text parts system late tools parallel object reasoning_content"},
-           {"gpt-oss", "text system developer tools object thinking not-all-three"},
-           {"hermes-3", "text null system late tools parallel object"},
+           {"gpt-oss", "text system developer tools described object thinking not-all-three"},
+           {"hermes-3", "text null system late tools described parallel object"},
            {"kimi-k2", "text parts null system late tools parallel object"},
            {"llama-2", "text system alternate"},
            {"llama-3.1", "text null system late tools object"},

@@ -137,6 +137,21 @@ TEST(OutputParserTest, AMarkInsideAStringOfACallIsPartOfTheString) {
             R"(stop[]{"a": "</tool_call>"})");
 }
 
+TEST(OutputParserTest, ContentThatHasAFormHasNoCallsAndKeepsItsBlanks) {
+  const auto read = [](OutputFormat format, const std::string& raw, const std::string& prompt_end = "") {
+    return Read(format, prompt_end, raw, /*with_tools=*/true, /*has_form=*/true);
+  };
+  const std::string call = "<tool_call>\n{\"name\": \"stop\"}\n</tool_call>";
+  EXPECT_EQ(read(kHermesJson, "See " + call), "C(See " + call + ")");
+  EXPECT_EQ(read(kHermesJson, call + "\n" + call), "stop[]{} stop[]{}");
+  EXPECT_EQ(read(kHermesJson, "<think>Hm.</think>\n \n" + call), "R(Hm.) stop[]{}");
+  EXPECT_EQ(read(kHermesJson, "<think>Hm.</think>\n\n \n yes "), "R(Hm.) C( \n yes )");
+  EXPECT_EQ(read(kHermesJson, "\n\n yes", "<think>\n\n</think>\n\n"), "C( yes)");
+  EXPECT_EQ(read(kGlm45, "\n\n\t1"), "C(\t1)");
+  EXPECT_EQ(read(kLlama3Json, R"({"name": "stop"})"), "stop[]{}");
+  EXPECT_EQ(read(kMistralArgs, "[THINK]Hm.[/THINK]1[TOOL_CALLS]stop[ARGS]{}"), "R(Hm.) C(1[TOOL_CALLS]stop[ARGS]{})");
+}
+
 TEST(OutputParserTest, HarmonysMessagesAreReadByTheirHeads) {
   const std::string start = "<|start|>assistant";
   EXPECT_EQ(

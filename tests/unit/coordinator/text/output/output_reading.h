@@ -20,6 +20,7 @@ struct OutputCase {
   std::string prompt_end;
   std::string raw;
   std::shared_ptr<const OutputTools> tools;
+  bool has_form = false;
 };
 
 inline void Join(const std::vector<OutputDelta>& fresh, std::vector<OutputDelta>* all) {
@@ -41,8 +42,8 @@ inline std::shared_ptr<const OutputTools> SomeTools() {
 
 // What came out of the pieces, deltas of one kind put together where they stand side by side.
 inline std::vector<OutputDelta> ParsePieces(const OutputCase& output, const std::vector<std::string>& pieces) {
-  const std::unique_ptr<OutputParser> parser =
-      OutputParser::Make(output.format, {.prompt_end = output.prompt_end}, output.tools);
+  const std::unique_ptr<OutputParser> parser = OutputParser::Make(
+      output.format, {.prompt_end = output.prompt_end, .content_has_form = output.has_form}, output.tools);
   std::vector<OutputDelta> all;
   for (const std::string& piece : pieces) Join(parser->Feed(piece), &all);
   Join(parser->Finish(), &all);
@@ -89,8 +90,8 @@ inline std::string CutThatMatters(const OutputCase& output) {
 }
 
 inline std::string Read(OutputFormat format, const std::string& prompt_end, const std::string& raw,
-                        bool with_tools = true) {
-  const OutputCase output{format, prompt_end, raw, with_tools ? SomeTools() : nullptr};
+                        bool with_tools = true, bool has_form = false) {
+  const OutputCase output{format, prompt_end, raw, with_tools ? SomeTools() : nullptr, has_form};
   EXPECT_EQ(CutThatMatters(output), "") << raw;
   return Summary(ParseWhole(output));
 }

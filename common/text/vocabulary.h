@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_TEXT_VOCABULARY_H_
-#define STAGECOACH_COORDINATOR_TEXT_VOCABULARY_H_
+#ifndef STAGECOACH_COMMON_TEXT_VOCABULARY_H_
+#define STAGECOACH_COMMON_TEXT_VOCABULARY_H_
 
 // What a GGUF file says about its tokens, checked: the tokenizer.ggml.* keys.
 
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
 #include "common/gguf/gguf_file.h"
-#include "coordinator/text/pretokenizer.h"
+#include "common/text/pretokenizer_names.h"
 
 namespace stagecoach {
 
@@ -73,4 +73,4 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const GgufMetadata& metadata);
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_TEXT_VOCABULARY_H_
+#endif  // STAGECOACH_COMMON_TEXT_VOCABULARY_H_

@@ -1,4 +1,4 @@
-#include "coordinator/text/vocabulary.h"
+#include "common/text/vocabulary.h"
 
 #include <algorithm>
 #include <array>
