@@ -14,7 +14,7 @@ using Finished = pb::RequestFinished;
 constexpr size_t kMostTenants = 64;
 constexpr int64_t kRateUs = 30000000;
 constexpr int64_t kKeptUs = 60000000, kGapUs = 100000;  // of BubbleWindow
-constexpr double kMostSeconds = 2560, kMostGapSeconds = 80, kMostTokens = 1e6;
+constexpr double kMostSeconds = 2560, kMostGapSeconds = 80, kMostCompileSeconds = 10, kMostTokens = 1e6;
 
 double SecondsOf(int64_t us) { return static_cast<double>(std::max<int64_t>(us, 0)) / 1e6; }
 
@@ -114,6 +114,7 @@ ServiceMetrics::ServiceMetrics(ServiceFacts facts)
       decode_(SecondsBounds(kMostSeconds)),
       prompt_sizes_(CountBounds(kMostTokens)),
       generation_sizes_(CountBounds(kMostTokens)),
+      grammar_compile_(SecondsBounds(kMostCompileSeconds)),
       recovery_(SecondsBounds(kMostSeconds)) {}
 
 void ServiceMetrics::Answered(absl::string_view route, int status) { ++answered_[{std::string(route), status}]; }
@@ -123,6 +124,8 @@ void ServiceMetrics::SetConnections(int64_t active, int64_t idle, int64_t closin
   idle_ = idle;
   closing_ = closing;
 }
+
+void ServiceMetrics::CompiledGrammar(int64_t us) { grammar_compile_.Observe(SecondsOf(us)); }
 
 void ServiceMetrics::RecordEvent(const SessionEvent& event, int64_t now_us, MeteredRequest* request) {
   if (!event.tokens.empty()) {

@@ -94,6 +94,7 @@ class ServiceMetrics {
   // A part of a request that means nothing here ("parameter", ...).
   void CountIgnored(absl::string_view kind) { ignored_.Add(kind); }
   void Refused(absl::string_view code) { refused_.Add(code); }  // a generating call that was not taken
+  void CompiledGrammar(int64_t us);                             // also in vain; not one that was kept from before
 
   // Requests. Every one that was Submitted ends by an event with `finished`.
   void Submitted(const MeteredRequest& request) { unstarted_tokens_ += request.prompt_tokens; }
@@ -149,6 +150,7 @@ class ServiceMetrics {
   int64_t unstarted_tokens_ = 0;  // of the prompts of requests without a token
   MetricHistogram ttft_, itl_, e2e_, queue_, prefill_, decode_;
   MetricHistogram prompt_sizes_, generation_sizes_;
+  MetricHistogram grammar_compile_;
 
   // The session.
   SessionStatus status_;

@@ -176,6 +176,9 @@ void ServiceMetrics::WriteTimes(MetricText* text) const {
   text->Histogram("stagecoach_request_decode_time_seconds", "From the first token of a request to its last.", decode_);
   text->Histogram("stagecoach_request_prompt_tokens", "Tokens of a request's prompt.", prompt_sizes_);
   text->Histogram("stagecoach_request_generation_tokens", "Tokens generated for a request.", generation_sizes_);
+  text->Histogram("stagecoach_grammar_compile_seconds",
+                  "Compilation of the grammar of an answer's form, which later requests for that form find.",
+                  grammar_compile_);
 }
 
 double ServiceMetrics::KvUsage() const {

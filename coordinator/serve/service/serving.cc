@@ -17,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/signals.h"
+#include "coordinator/text/grammar/form/answer_grammars.h"
 
 namespace stagecoach {
 namespace {
@@ -60,6 +61,8 @@ void Serving::Attach(HttpServer* server, SessionThread* session) {
   session_ = session;
   attached_us_ = MonotonicUs();
   calls_.Attach(server, session, [this] { DrainSession(); });
+  if (model_.grammars == nullptr) return;
+  model_.grammars->OnCompiled([this](int64_t us) { server_->Post([this, us] { metrics_.CompiledGrammar(us); }); });
 }
 
 int Serving::LoadingSeconds(const SessionStatus& status) const {

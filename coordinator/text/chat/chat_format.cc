@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -184,6 +186,59 @@ void ShapeAssistant(const ChatAbilities& abilities, Json* message) {
   ShapeReasoning(abilities, message);
   Json& content = (*message)["content"];
   if (content.is_null() && !(abilities.null_content && message->contains("tool_calls"))) content = "";
+}
+
+bool IsResult(const Json& message) {
+  return HasRole(message, "tool") || HasRole(message, "function") || HasRole(message, "ipython");
+}
+
+// The messages that follow an assistant's with several calls, each to its call: by its id, else to the first call that
+// has none yet.
+class ResultsOfCalls {
+ public:
+  explicit ResultsOfCalls(const Json& calls) : results_(calls.size(), Json::array()) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (const std::string* id = IdOf(calls[i], "id"); id != nullptr) by_id_.emplace(*id, i);
+    }
+  }
+
+  void Add(const Json& result) {
+    const std::string* id = IdOf(result, "tool_call_id");
+    const auto found = id == nullptr ? by_id_.end() : by_id_.find(*id);
+    while (first_without_ + 1 < results_.size() && !results_[first_without_].empty()) ++first_without_;
+    results_[found == by_id_.end() ? first_without_ : found->second].push_back(result);
+  }
+  const Json& operator[](size_t call) const { return results_[call]; }
+
+ private:
+  static const std::string* IdOf(const Json& object, const char* name) {
+    const auto found = object.find(name);
+    return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
+  }
+
+  std::vector<Json> results_;
+  std::map<std::string, size_t> by_id_;
+  size_t first_without_ = 0;
+};
+
+// An assistant's message of several calls becomes one for each, with its results behind it.
+Json WithOneCallEach(const Json& messages) {
+  Json each = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    each.push_back(messages[i]);
+    const auto calls = messages[i].find("tool_calls");
+    if (!HasRole(messages[i], "assistant") || calls == messages[i].end() || !calls->is_array() || calls->size() < 2) {
+      continue;
+    }
+    ResultsOfCalls results(*calls);
+    while (i + 1 < messages.size() && IsResult(messages[i + 1])) results.Add(messages[++i]);
+    for (size_t call = 0; call < calls->size(); ++call) {
+      if (call > 0) each.push_back({{"role", "assistant"}, {"content", nullptr}});
+      each.back()["tool_calls"] = Json::array({(*calls)[call]});
+      each.insert(each.end(), results[call].begin(), results[call].end());
+    }
+  }
+  return each;
 }
 
 // Brings system messages to places where the template takes them, and the user's together. Where one goes depends on
@@ -464,7 +519,8 @@ void ShapeContent(const ChatAbilities& abilities, Json* message) {
 
 Json ShapeMessages(const Json& messages, const ChatAbilities& abilities) {
   MessagePlacement placement(abilities);
-  for (Json message : messages) {
+  const bool splits = !abilities.parallel_calls && abilities.arguments != ArgumentsForm::kAny;
+  for (Json message : splits ? WithOneCallEach(messages) : messages) {
     if (!abilities.developer && HasRole(message, "developer")) message["role"] = "system";
     if (HasRole(message, "assistant")) ShapeAssistant(abilities, &message);
     if (!abilities.any_call_id) ShapeCallIds(&message);

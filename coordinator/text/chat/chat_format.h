@@ -66,6 +66,9 @@ ChatAbilities ProbeAbilities(const ChatTemplate& chat_template);
 //               one where the template takes one. What follows later changes none of this.
 // * user        messages in a row become one, an empty line between. Lists that are not only text stay.
 // * ids         of calls become nine letters and digits, which depend on the given ones alone.
+// * calls       of one message become a message each, with the results behind theirs, where only one is written.
+// Content
+//               and reasoning are the first one's.
 // * arguments   become an object or a text. A text that holds no object (of a call that was cut off) stays, or where a
 //               text would fail becomes the member `arguments` of an object.
 // * null        or absent content of an assistant becomes "", except beside calls where null is taken. Calls that are

@@ -2,11 +2,17 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "coordinator/text/chat/chat_template.h"
 
 namespace stagecoach {
+
+void SkipPart(const char* field, absl::string_view type, ChatRequest* request) {
+  std::string name = absl::StrCat(field, ".", type);
+  if (!absl::c_linear_search(request->skipped, name)) request->skipped.push_back(std::move(name));
+}
 
 // Whether to think at all, and what a template reads.
 absl::Status SetEffort(const std::string& place, const std::string& effort, ChatRequest* request) {

@@ -32,8 +32,11 @@ struct ChatRequest {
   std::optional<bool> thinking;     // absent: as the template does by default
   Json variables = Json::object();  // of the template: reasoning_effort, and chat_template_kwargs
   bool continue_final_message = false;
-  std::vector<std::string> skipped;  // parts of the conversation that were left out: "input.mcp_call"
+  std::vector<std::string> skipped;  // parts of the conversation that were left out, each once: "input.mcp_call"
 };
+
+// Something of this type, which stands in `field`, is left out.
+void SkipPart(const char* field, absl::string_view type, ChatRequest* request);
 
 // How hard to think: none, minimal, low, medium, high, xhigh or max. `place` is named in the error.
 absl::Status SetEffort(const std::string& place, const std::string& effort, ChatRequest* request);

@@ -42,7 +42,6 @@ std::string CustomInput::Take(absl::string_view arguments) {
 }
 
 void CustomInput::FindText() {
-  constexpr absl::string_view kMarks[] = {"{", "\"input\"", ":", "\""};
   const absl::string_view held = held_;
   for (; marks_ < std::size(kMarks); ++marks_) {
     const absl::string_view mark = kMarks[marks_];

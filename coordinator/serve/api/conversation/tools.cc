@@ -9,6 +9,8 @@
 #include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "coordinator/serve/api/generation_fields.h"
+#include "coordinator/text/grammar/regex.h"
+#include "coordinator/text/grammar/rules.h"
 
 namespace stagecoach {
 namespace {
@@ -19,6 +21,26 @@ constexpr char kFunction[] = "function", kCustom[] = "custom", kNamespace[] = "n
 // {"type": "object", "properties": ...}, of a custom tool.
 Json InputSchema() {
   return {{"type", "object"}, {"properties", {{kInput, {{"type", "string"}}}}}, {"required", Json::array({kInput})}};
+}
+
+// What a custom tool says of its input. A pattern is held to as a strict tool's arguments are. Of another grammar the
+// model is told: some tools' descriptions leave it to that to say what they take.
+void AddInputFormat(const Json& format, OfferedTool* tool, ToolSet* tools) {
+  const std::string type = TextOf(format, "type");
+  if (type == "text") return;
+  const Json* nested = Member(format, "grammar");  // in chat completions
+  const Json& grammar = nested == nullptr ? format : *nested;
+  const std::string syntax = TextOf(grammar, "syntax"), definition = TextOf(grammar, "definition");
+  const bool is_grammar = type == "grammar" && !definition.empty();
+  Json& input = tool->function["parameters"]["properties"][kInput];
+  GrammarRules rules;
+  if (is_grammar && syntax == "regex" && AddPlainRegex(definition, &rules).ok()) {
+    input["pattern"] = definition;
+    tool->strict = true;
+    return;
+  }
+  if (is_grammar) input["description"] = absl::StrCat("Follows this grammar (", syntax, "):\n", definition);
+  tools->skipped.push_back("tools.format");
 }
 
 // The members of a tool, or of what names one. Null: they are not there.
@@ -183,7 +205,7 @@ absl::Status AddTool(const std::string& place, const Json& members, const ToolFo
   const Json* schema = Member(members, form.schema);
   if (form.kind == OfferedTool::Kind::kCustom) {
     tool.function["parameters"] = InputSchema();
-    if (Member(members, "format") != nullptr) tools->skipped.push_back("tools.format");
+    if (const Json* format = Member(members, "format"); format != nullptr) AddInputFormat(*format, &tool, tools);
   } else if (schema == nullptr) {
     tool.function["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
   } else if (schema->is_object()) {

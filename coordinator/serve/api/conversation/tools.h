@@ -64,7 +64,8 @@ class ToolSet {
   Json ForTemplate() const;
 
   bool parallel = true;  // false: the answer ends after its first call
-  // What means nothing here: "tools.web_search", of a kind that only another's service has; "tools.format".
+  // What means nothing here: "tools.web_search", of a kind that only another's service has; "tools.format", of a custom
+  // tool whose input is not held to it.
   std::vector<std::string> skipped;
 
  private:
@@ -81,7 +82,8 @@ struct ToolForm {
   std::string name_space = {};
 };
 // Adds the tool with the members name, description, strict and, of a function, a schema, which stand in `members`, the
-// object at `place`.
+// object at `place`. Of a custom tool with a `format`: the input of its calls is held to a regular expression as the
+// arguments of a strict tool are; of another grammar the model is told, and ToolSet::skipped says so.
 absl::Status AddTool(const std::string& place, const Json& members, const ToolForm& form, ToolSet* tools);
 
 // OpenAI's two spellings of the same tools.

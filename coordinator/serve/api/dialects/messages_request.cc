@@ -39,7 +39,8 @@ absl::string_view WithoutClientStamp(absl::string_view text) {
 // One conversation on its way in.
 class BlockReader {
  public:
-  BlockReader(bool keep_client_stamp, Json* messages) : keep_client_stamp_(keep_client_stamp), messages_(messages) {}
+  BlockReader(bool keep_client_stamp, ChatRequest* request)
+      : keep_client_stamp_(keep_client_stamp), request_(*request) {}
 
   absl::Status Read(const std::string& place, const Json& message) {
     if (!message.is_object()) return MisplacedType(place, "an object with role and content", message);
@@ -65,7 +66,7 @@ class BlockReader {
       return absl::OkStatus();
     };
     RETURN_IF_ERROR(Visit(place, content, add));
-    if (!all.empty()) messages_->push_back({{"role", "system"}, {"content", std::move(all)}});
+    if (!all.empty()) request_.messages.push_back({{"role", "system"}, {"content", std::move(all)}});
     return absl::OkStatus();
   }
 
@@ -107,7 +108,7 @@ class BlockReader {
     };
     RETURN_IF_ERROR(Visit(place, content, add));
     if (parts.empty() && has_results) return absl::OkStatus();
-    messages_->push_back({{"role", "user"}, {"content", ContentOfParts(std::move(parts))}});
+    request_.messages.push_back({{"role", "user"}, {"content", ContentOfParts(std::move(parts))}});
     return absl::OkStatus();
   }
 
@@ -123,7 +124,7 @@ class BlockReader {
     if (const Json* content = Member(result, "content"); content != nullptr) {
       RETURN_IF_ERROR(Visit(absl::StrCat(place, ".content"), *content, add));
     }
-    messages_->push_back(
+    request_.messages.push_back(
         {{"role", "tool"}, {"content", ContentOfParts(std::move(parts))}, {"tool_call_id", std::move(id)}});
     return absl::OkStatus();
   }
@@ -134,7 +135,11 @@ class BlockReader {
     const auto add = [&](const std::string& at, const std::string& type, const Json& block) -> absl::Status {
       if (type == "redacted_thinking") return absl::OkStatus();
       if (type == "tool_use") return AddCall(at, block, &calls);
-      if (type != "text" && type != "thinking") return RefuseBlock(at, type);
+      if (type == "tool_result") return RefuseBlock(at, type);
+      if (type != "text" && type != "thinking") {
+        SkipPart("messages", type, &request_);
+        return absl::OkStatus();
+      }
       ASSIGN_OR_RETURN(const std::string text, StringMember(at, block, type.c_str()));
       (type == "text" ? said : thought) += text;
       return absl::OkStatus();
@@ -143,7 +148,7 @@ class BlockReader {
     Json message = {{"role", "assistant"}, {"content", AssistantContent(std::move(said), !calls.empty())}};
     if (!thought.empty()) message["reasoning_content"] = std::move(thought);
     if (!calls.empty()) message["tool_calls"] = std::move(calls);
-    messages_->push_back(std::move(message));
+    request_.messages.push_back(std::move(message));
     return absl::OkStatus();
   }
 
@@ -160,7 +165,7 @@ class BlockReader {
   }
 
   const bool keep_client_stamp_;
-  Json* const messages_;
+  ChatRequest& request_;
   PartCounter blocks_{"messages"};
 };
 
@@ -170,7 +175,7 @@ absl::Status ReadConversationBlocks(FieldReader* fields, bool keep_client_stamp,
   if (messages == nullptr) return MissingField("messages");
   if (!messages->is_array()) return WrongType("messages", "a list of messages", *messages);
   RETURN_IF_ERROR(CheckSize("messages", messages->size(), "messages", kMostMessages));
-  BlockReader reader(keep_client_stamp, &request->messages);
+  BlockReader reader(keep_client_stamp, request);
   if (system != nullptr) RETURN_IF_ERROR(reader.ReadSystem("system", *system));
   for (size_t i = 0; i < messages->size(); ++i) {
     RETURN_IF_ERROR(reader.Read(absl::StrCat("messages[", i, "]"), (*messages)[i]));

@@ -18,10 +18,11 @@ namespace stagecoach {
 //   stamp        A system text's leading "x-anthropic-billing-header:" with its pairs "key=value;" is removed, unless
 //                `keep_client_stamp`: it differs from call to call, and nothing behind it would be found in the cache.
 //   user         Each tool_result becomes a message of the tool, before what else the user says in this message.
-//   assistant    Texts are one text; thinking becomes reasoning_content; redacted_thinking is dropped. As the last
-//                message it is continued, unless it calls tools.
+//   assistant    Texts are one text; thinking becomes reasoning_content; redacted_thinking is dropped. Other blocks are
+//                skipped, as server_tool_use and web_search_tool_result of another server. As the last message it is
+//                continued, unless it calls tools.
 //   tools        Those with an input_schema; of other types they are skipped.
-//   images etc.  Refused, but in a tool's result, where kOmittedImage stands for them.
+//   images etc.  Of the user refused, but in a tool's result, where kOmittedImage stands for them.
 absl::StatusOr<ChatRequest> ReadMessagesRequest(FieldReader* fields, bool keep_client_stamp,
                                                 std::vector<std::string>* ignored);
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
@@ -42,8 +41,7 @@ class InputReader {
                        absl::StrCat(place, ": refers to an item, but none are stored here; send the item itself"),
                        place);
     }
-    std::string skipped = absl::StrCat("input.", type);
-    if (!absl::c_linear_search(request_.skipped, skipped)) request_.skipped.push_back(std::move(skipped));
+    SkipPart("input", type, &request_);
     return absl::OkStatus();
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
 #include "common/text/token_bytes.h"
@@ -34,7 +35,9 @@ absl::StatusOr<std::shared_ptr<const std::string>> AnswerGrammars::Get(const Ans
   RETURN_IF_ERROR(CheckVocabulary());
   std::string key = KeyOf(form, format, ReasoningAt(format, start));
   if (std::optional<Program> kept = Find(key); kept.has_value()) return *std::move(kept);
+  const int64_t begun_us = MonotonicUs();
   Program program = Compile(form, format, start);
+  compiled_(MonotonicUs() - begun_us);
   Keep({std::move(key), program});
   return program;
 }

@@ -2,11 +2,14 @@
 #define STAGECOACH_COORDINATOR_TEXT_GRAMMAR_FORM_ANSWER_GRAMMARS_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +29,9 @@ class AnswerGrammars {
 
   // `tokenizer` outlives this.
   explicit AnswerGrammars(const Tokenizer* tokenizer) : tokenizer_(*tokenizer) {}
+
+  // `tell` is called after each form that was compiled, also in vain, by the thread that did it. Before the first Get.
+  void OnCompiled(std::function<void(int64_t us)> tell) { compiled_ = std::move(tell); }
 
   // The bytes of the program (common/grammar/program.h) that answers of this form follow. Takes up to some 100 ms.
   // Errors are those of RulesOfAnswer and CompileGrammar; kFailedPrecondition: no grammar can be followed with this
@@ -49,6 +55,7 @@ class AnswerGrammars {
   void Keep(Kept kept);
 
   const Tokenizer& tokenizer_;
+  std::function<void(int64_t us)> compiled_ = [](int64_t) {};
   std::once_flag looked_;
   absl::Status vocabulary_;  // once it was looked at
   std::mutex mu_;

@@ -234,6 +234,18 @@ TEST_F(BoundAnswer, HasCallsOfStrictToolsBySchemaAmongFreeText) {
   EXPECT_THAT(Chat(Tools(true)).call->ignored(), ElementsAre());
 }
 
+TEST_F(BoundAnswer, HasTheInputOfACustomToolByItsPattern) {
+  const std::vector<std::string> texts = {"Hm.", CallOf("put", R"({"input": "ab"})"),
+                                          CallOf("put", R"({"input": "7"})")};
+  const std::string tool = R"("tools":[{"type":"custom","name":"put","format":{"type":"grammar","syntax":)";
+  const PreparedCall held = Ask(kResponsesApi, tool + R"("regex","definition":"[a-z]+"}}])");
+  EXPECT_THAT(Taken(held, texts), ElementsAre(texts[0], texts[1]));
+  EXPECT_THAT(held.call->skipped(), ElementsAre());
+  const PreparedCall told = Ask(kResponsesApi, tool + R"("lark","definition":"start: /[a-z]+/"}}])");
+  EXPECT_THAT(Taken(told, texts), ElementsAre(texts[0], texts[1], texts[2]));
+  EXPECT_THAT(told.call->skipped(), ElementsAre("tools.format"));
+}
+
 // An agent's request has all of its tools.
 TEST_F(BoundAnswer, LeavesArgumentsOpenWhereTheirSchemasAreTooMuch) {
   const std::string tools =

@@ -99,6 +99,25 @@ TEST(MessagesRequest, PutsWhatTheAssistantSaidInPiecesTogether) {
       R"([{"role":"assistant","content":"bd","reasoning_content":"ac"}])");
 }
 
+// What another server's tools did: an agent that came from there says it again.
+TEST(MessagesRequest, SkipsBlocksOfTheAssistantThatItDoesNotKnow) {
+  const ChatRequest request = RequestOf(
+      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":[)"
+      R"({"type":"text","text":"I look. "},{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search",)"
+      R"("input":{"query":"q"}},{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[)"
+      R"({"type":"web_search_result","url":"u","title":"t","encrypted_content":"x","page_age":null}]},)"
+      R"({"type":"mcp_tool_use","id":"m1","name":"n","server_name":"s","input":{}},{"type":"mcp_tool_result",)"
+      R"("tool_use_id":"m1","is_error":false,"content":[{"type":"text","text":"no"}]},{"type":"server_tool_use"},)"
+      R"({"type":"text","text":"A tree.","citations":[{"type":"web_search_result_location","url":"u"}]}]},)"
+      R"({"role":"user","content":"and?"},{"role":"assistant","content":[{"type":"server_tool_use"}]},)"
+      R"({"role":"user","content":"so?"}]})");
+  EXPECT_EQ(CompactJson(request.messages),
+            R"([{"role":"user","content":"q"},{"role":"assistant","content":"I look. A tree."},)"
+            R"({"role":"user","content":"and?"},{"role":"assistant","content":""},{"role":"user","content":"so?"}])");
+  EXPECT_THAT(request.skipped, ElementsAre("messages.server_tool_use", "messages.web_search_tool_result",
+                                           "messages.mcp_tool_use", "messages.mcp_tool_result"));
+}
+
 TEST(MessagesRequest, ContinuesAnAssistantsMessageThatIsTheLast) {
   const std::string user = R"({"role":"user","content":"q"})", said = R"({"role":"assistant","content":"a"})";
   const std::string thought = R"({"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]})";

@@ -57,8 +57,44 @@ TEST(ChatTools, ThatTakeATextAreFunctionsOfOneString) {
   EXPECT_EQ(CompactJson(tools->offered()[0].function),
             R"({"name":"patch","description":"d","parameters":{"type":"object",)"
             R"("properties":{"input":{"type":"string"}},"required":["input"]}})");
-  EXPECT_THAT(tools->skipped, ElementsAre("tools.format"));
+  EXPECT_FALSE(tools->offered()[0].strict);
+  EXPECT_THAT(tools->skipped, IsEmpty());
   EXPECT_EQ(ArgumentsOfInput("a\n\"b\""), R"({"input":"a\n\"b\""})");
+}
+
+TEST(ChatTools, ThatTakeATextOfAGrammarAreHeldToAPatternAndElseTellOfIt) {
+  struct {
+    const char* format;  // as Responses have it
+    const char* input;   // what the model is told of the text
+    bool held;
+  } const cases[] = {
+      {R"({"type":"grammar","syntax":"regex","definition":"[a-z]+"})", R"({"type":"string","pattern":"[a-z]+"})", true},
+      {R"({"type":"grammar","syntax":"regex","definition":"(?i)a"})",
+       R"({"type":"string","description":"Follows this grammar (regex):\n(?i)a"})", false},
+      {R"({"type":"grammar","syntax":"lark","definition":"start: \"x\"+\n"})",
+       R"({"type":"string","description":"Follows this grammar (lark):\nstart: \"x\"+\n"})", false},
+      {R"({"type":"grammar","syntax":"regex"})", R"({"type":"string"})", false},
+      {R"({"type":"odd"})", R"({"type":"string"})", false},
+      {"7", R"({"type":"string"})", false}};
+  for (const auto& given : cases) {
+    Json tool = Json::parse(absl::StrCat(R"({"type":"custom","name":"put","format":)", given.format, "}"));
+    const auto check = [&](ToolSpelling spelling) {
+      const absl::StatusOr<ToolSet> tools = ToolsOf("\"tools\":" + CompactJson(Json::array({tool})), spelling);
+      ASSERT_THAT(NamesOf(tools), ElementsAre("put")) << given.format;
+      const OfferedTool& offered = tools->offered()[0];
+      EXPECT_EQ(CompactJson(offered.function["parameters"]["properties"]["input"]), given.input);
+      EXPECT_EQ(offered.strict, given.held) << given.format;
+      EXPECT_EQ(tools->skipped, given.held ? std::vector<std::string>() : std::vector<std::string>{"tools.format"});
+    };
+    check(ToolSpelling::kFlat);
+    if (Json& format = tool["format"]; format.is_object() && format["type"] == "grammar") {
+      Json nested = {{"type", "grammar"}, {"grammar", format}};
+      nested["grammar"].erase("type");
+      format = nested;
+    }
+    tool = {{"type", "custom"}, {"custom", tool}};
+    check(ToolSpelling::kNested);
+  }
 }
 
 TEST(ChatTools, OfANamespaceAreOfferedUnderBothNames) {

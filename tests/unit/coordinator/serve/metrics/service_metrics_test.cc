@@ -148,6 +148,8 @@ void LiveThrough(ServiceMetrics* metrics) {
   metrics->CountSlowClient();
   metrics->CountIgnored("parameter");
   metrics->Refused("queue_full");
+  metrics->CompiledGrammar(3000);
+  metrics->CompiledGrammar(120000);
   metrics->TakeStatus(SampleStatus(), 0);
   SessionStatus later = SampleStatus();
   later.statistics.set_busy_s(30);

@@ -81,6 +81,15 @@ TEST(Serving, SkipsToolsThatOnlyOthersHaveAndCountsThem) {
   EXPECT_EQ(service.Metric("stagecoach_ignored_items_total{kind=\"tools\"}"), 2);
 }
 
+TEST(Serving, CountsTheGrammarsThatAreCompiledAndNotThoseThatAreFound) {
+  ScriptedService service;
+  for (const char* pattern : {"a+", "b+", "a+"}) {
+    const std::string form = absl::StrCat(R"(,"structured_outputs":{"regex":")", pattern, "\"}");
+    EXPECT_EQ(service.Post(kCompletions, Completion(form)).status, 200);
+  }
+  EXPECT_EQ(service.Metric("stagecoach_grammar_compile_seconds_count"), 2);
+}
+
 TEST(Serving, AnAnswerNamesModelInstructionSetsAndVersionItDependsOn) {
   ScriptedService service;
   const std::string hash = service.model().hash;

@@ -173,6 +173,35 @@ TEST(PublishedTemplates, CanDoWhatTheirProgramsSay) {
   }
 }
 
+// A turn with two calls and their results, as an agent has it of a model that calls several tools at once.
+TEST(PublishedTemplates, WriteEveryCallOfATurnAndItsResult) {
+  const Json tools = Json::parse(
+      R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{}}}}])");
+  const Json messages = Json::parse(
+      R"([{"role":"user","content":"q"},{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[)"
+      R"({"id":"call00001","type":"function","function":{"name":"f","arguments":"{\"a\":\"asked-1\"}"}},)"
+      R"({"id":"call00002","type":"function","function":{"name":"f","arguments":"{\"a\":\"asked-2\"}"}}]},)"
+      R"({"role":"tool","tool_call_id":"call00001","content":"found-1"},)"
+      R"({"role":"tool","tool_call_id":"call00002","content":"found-2"}])");
+  const auto tokenizer = testing::OpenOrDie(testing::ToyBytePairs().File("gpt2", "qwen2"));
+  for (const char* name : {"deepseek-v3.1", "glm-4.6", "gpt-oss", "hermes-3", "kimi-k2", "llama-3.1", "minimax-m2",
+                           "mistral-small-3.2", "qwen2.5", "qwen3", "qwen3-coder", "qwen3.5"}) {
+    SHARED_FILE_OR_SKIP(path, absl::StrCat("data/templates/", name, ".jinja"));
+    const ChatTemplate made = *ChatTemplate::Parse({name, testing::ReadFileOrDie(path)}, *tokenizer);
+    const ChatAbilities abilities = ProbeAbilities(made);
+    const Json shaped = ShapeMessages(messages, abilities);
+    const absl::StatusOr<MarkedText> text = made.Render({.messages = &shaped, .tools = &tools}, absl::UnixEpoch());
+    ASSERT_TRUE(text.ok()) << text.status();
+    std::vector<std::string> marks = {"asked-1", "asked-2", "found-1", "found-2"};
+    if (!abilities.parallel_calls) std::swap(marks[1], marks[2]);
+    size_t at = 0;
+    for (const std::string& mark : marks) {
+      at = text->text().find(mark, at);
+      ASSERT_NE(at, std::string::npos) << name << " lacks " << mark << " in its place: " << text->text();
+    }
+  }
+}
+
 // A list of messages given without its brackets, shaped, as JSON without its brackets.
 std::string Shaped(const std::string& messages, const ChatAbilities& abilities) {
   const std::string json = ShapeMessages(Json::parse("[" + messages + "]"), abilities).dump();
@@ -324,6 +353,35 @@ TEST(ShapeMessages, MakesAnObjectOfTextArgumentsThatWouldFail) {
   EXPECT_EQ(Shaped(Call(R"("")"), objects), Call("{}"));
 }
 
+// Calls with these identifiers, and the result of one.
+std::string Calls(const std::string& more, const std::vector<std::string>& ids) {
+  std::vector<std::string> calls;
+  for (const std::string& id : ids) calls.push_back(absl::StrCat(R"({"id":")", id, R"(","function":{"name":"f"}})"));
+  return absl::StrCat(R"({"role":"assistant",)", more, R"("tool_calls":[)", absl::StrJoin(calls, ","), "]}");
+}
+std::string Result(const std::string& id, const std::string& content) {
+  return absl::StrCat(R"({"role":"tool","tool_call_id":")", id, R"(","content":")", content, "\"}");
+}
+
+TEST(ShapeMessages, MakesATurnOfEachCallWhereOnlyOneIsWritten) {
+  const ChatAbilities one = {.parallel_calls = false, .arguments = ArgumentsForm::kObject};
+  const std::string user = Said("user", "q"), null = R"("content":null,)", first = R"("content":"a","name":"n",)";
+  const auto joined = [](const std::vector<std::string>& messages) { return absl::StrJoin(messages, ","); };
+  const std::string turn = joined({user, Calls(first, {"x", "y", "z"}), Result("z", "3"), Result("x", "1"),
+                                   Result("y", "2"), Result("x", "4"), user});
+  EXPECT_EQ(Shaped(turn, one),
+            joined({user, Calls(first, {"x"}), Result("x", "1"), Result("x", "4"), Calls(null, {"y"}), Result("y", "2"),
+                    Calls(null, {"z"}), Result("z", "3"), user}));
+  EXPECT_EQ(Shaped(turn, {.arguments = ArgumentsForm::kObject}), turn);
+  EXPECT_EQ(Shaped(turn, {.parallel_calls = false}), turn) << "it writes none";
+  // Results of no call that is there, and calls without one.
+  const std::string a = Said("tool", "a"), b = Result("w", "b"), c = Said("tool", "c");
+  EXPECT_EQ(Shaped(joined({Calls(null, {"x", "y"}), a, b, c}), one),
+            joined({Calls(null, {"x"}), a, Calls(null, {"y"}), b, c}));
+  EXPECT_EQ(Shaped(joined({Calls(null, {"x", "y"}), user, a}), one),
+            joined({Calls(null, {"x"}), Calls(null, {"y"}), user, a}));
+}
+
 TEST(ShapeMessages, LeavesAwayCallsThatAreNone) {
   for (const char* none : {"null", "[]"}) {
     EXPECT_EQ(Shaped(absl::StrCat(R"({"role":"assistant","content":"a","tool_calls":)", none, "}"), {}),
@@ -389,8 +447,9 @@ TEST(ShapeMessages, GivesMessagesThatPassTheSameCheckAndAreLeftAsTheyAreTheSecon
                       one_of({R"("a")", R"("")", "null", "[]", R"([{"type":"text","text":"b"}])",
                               R"([{"type":"image"},{"type":"text","text":"c"}])"}));
       if (some())
-        absl::StrAppend(&json, R"(,"tool_calls":)",
-                        one_of({"null", "[]", "[{}]", "3", R"([{"function":{"arguments":"{}"}}])"}));
+        absl::StrAppend(
+            &json, R"(,"tool_calls":)",
+            one_of({"null", "[]", "[{}]", "3", R"([{"function":{"arguments":"{}"}}])", R"([{"id":"1"},3])"}));
       if (some())
         absl::StrAppend(&json, ",\"", one_of({"thinking", "reasoning", "reasoning_content"}),
                         "\":", one_of({"null", "3", R"("t")", R"("")"}));
@@ -405,6 +464,7 @@ TEST(ShapeMessages, GivesMessagesThatPassTheSameCheckAndAreLeftAsTheyAreTheSecon
                                      .late_system = some(),
                                      .developer = some(),
                                      .repeated_users = some(),
+                                     .parallel_calls = some(),
                                      .any_call_id = some(),
                                      .arguments = some() ? ArgumentsForm::kObject : ArgumentsForm::kText,
                                      .text_arguments = some(),

@@ -60,6 +60,17 @@ TEST_F(KeptGrammars, AreSharedByEqualForms) {
   EXPECT_EQ(programs.size(), 16u);
 }
 
+TEST_F(KeptGrammars, SayHowLongEachTookThatWasCompiled) {
+  std::vector<int64_t> times_us;
+  grammars.OnCompiled([&times_us](int64_t us) { times_us.push_back(us); });
+  Get(PatternForm("(a|b){1,2000}"));
+  EXPECT_THAT(times_us, ElementsAre(::testing::Gt(0)));
+  Get(PatternForm("(a|b){1,2000}"));
+  EXPECT_EQ(times_us.size(), 1u) << "it was kept";
+  EXPECT_FALSE(grammars.Get(PatternForm("(a"), OutputFormat::kPlain, {}).ok());
+  EXPECT_EQ(times_us.size(), 2u) << "in vain, too";
+}
+
 TEST_F(KeptGrammars, AreThoseThatWereAskedForLast) {
   const auto first = Get(PatternForm("a0")), second = Get(PatternForm("a1"));
   for (size_t i = 2; i < AnswerGrammars::kMostKept; ++i) Get(PatternForm(absl::StrCat("a", i)));
