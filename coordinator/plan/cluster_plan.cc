@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/last_that_fits.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
 #include "common/model/footprint.h"
@@ -168,11 +169,11 @@ std::shared_ptr<const SplitSums> SumsOf(const PlannedPipeline& planned, const st
   return sums;
 }
 
-// The load of a plan as its split decides it (prediction.h). `asked`: micro-batches in flight; 0: any number, of many
-// stages the plan's own.
+// The load of so many sequences as a split decides it (prediction.h), in chunks as the plan has them. `asked`:
+// micro-batches in flight; 0: any number, of many stages the plan's own.
 SplitLoad SplitLoadOf(const ClusterQuestion& question, const PlannedPipeline& planned, const ClusterPlan& plan,
-                      int asked) {
-  constexpr int kFewStages = 16;
+                      int64_t sequences, int asked) {
+  constexpr int kSomeStages = 16;
   const PipelineModel& pipeline = planned.model;
   const int stages = pipeline.size();
   const PromptChunks chunks = ChunksOf(question.load.prompt_tokens, plan.prefill.chunk, pipeline.window());
@@ -188,28 +189,35 @@ SplitLoad SplitLoadOf(const ClusterQuestion& question, const PlannedPipeline& pl
   const auto floor_of = [&](double steps, double rows) {
     return std::max(steps * pipeline.turn_s, rows * row_floor_s);
   };
-  const int one = asked > 0 ? asked : stages > kFewStages ? plan.job.micro_batches : 0;
   const bool shared = std::any_of(pipeline.stages.begin(), pipeline.stages.end(),
                                   [](const PipelineStage& stage) { return stage.host_stages > 1; });
+  const int one = asked > 0 ? asked : stages > kSomeStages ? plan.job.micro_batches : 0;
+  const int least = std::max(one, 1), most = one > 0 ? one : 2 * stages;
   std::shared_ptr<const SplitSums> sums;
   SplitLoad load;
-  for (int in_flight = one > 0 ? one : 1; in_flight <= (one > 0 ? one : 2 * stages); ++in_flight) {
-    if (sums == nullptr || (shared && in_flight <= stages)) sums = SumsOf(planned, chunks.loads, in_flight);
+  for (int in_flight = least; in_flight <= most; ++in_flight) {
+    // More in flight is faster, unless stages that compute at the same time slow each other down.
+    if (in_flight < most && (!shared || in_flight > stages)) continue;
+    if (sums == nullptr || in_flight <= stages) sums = SumsOf(planned, chunks.loads, in_flight);
     load.prompts.push_back({.sums = sums,
-                            .times = static_cast<double>(plan.sequences) * chunks.each,
+                            .in_flight = in_flight,
+                            .times = static_cast<double>(sequences) * chunks.each,
                             .floor = floor_of(count, prompt_rows / chunks.each),
                             .around = 1.0 / in_flight,
                             .fixed = count * latency_s + prompt_rows / chunks.each * row_s});
-    const int64_t most_rows = question.job.max_num_batched_tokens();
-    const bool fixed_groups = one > 0 || question.job.decode_groups() > 0;
-    const int64_t at_once = fixed_groups ? plan.decode.in_flight : std::min<int64_t>(in_flight, plan.sequences);
-    if ((fixed_groups || at_once < in_flight) && !load.decode.empty()) continue;
-    const int64_t groups = std::max(at_once, (plan.sequences + most_rows - 1) / most_rows);
-    const double rows = static_cast<double>(plan.sequences) / static_cast<double>(groups);
+  }
+  const int64_t most_rows = question.job.max_num_batched_tokens();
+  const bool given = question.job.decode_groups() > 0;
+  const bool as_planned = given || stages > kSomeStages || plan.decode.in_flight > 2 * stages;
+  const int64_t last = std::min<int64_t>(as_planned ? plan.decode.in_flight : std::min(most, 2 * stages), sequences);
+  for (int64_t at_once = as_planned ? last : 1; at_once <= last; ++at_once) {
+    const int64_t groups = std::max(at_once, (sequences + most_rows - 1) / most_rows);
+    const double rows = static_cast<double>(sequences) / static_cast<double>(groups);
     const double count_of = static_cast<double>(groups), rounds = count_of / static_cast<double>(at_once);
     load.decode.push_back(
         {.sums = SumsOf(planned, {StepLoad::Decode(rows, question.load.decode_context(), pipeline.window())},
                         static_cast<int>(at_once)),
+         .in_flight = as_planned ? 1 : static_cast<int>(at_once),
          .times = DecodedTokens(question.load),
          .floor = floor_of(count_of, count_of * rows),
          .slowest = count_of,
@@ -270,15 +278,23 @@ std::vector<double> Shares(const ClusterQuestion& question, const ClusterPlan& p
   return shares;
 }
 
-// How many of the sequences the pools hold at once, to their last token.
-absl::StatusOr<int64_t> SequencesHeld(const ClusterQuestion& question, const JobPlan& job) {
+// KV blocks of a sequence to its last token.
+int64_t BlocksOfSequence(const ClusterQuestion& question) {
   const int64_t block = question.job.block_tokens();
-  const int64_t blocks = (question.load.prompt_tokens + question.load.output_tokens + block - 1) / block;
-  const int64_t pool_blocks = job.group_blocks[job.full_group()];
-  const int64_t held = pool_blocks / blocks;
-  if (held > 0) return std::min<int64_t>(held, question.job.max_num_seqs());
+  return (question.load.prompt_tokens + question.load.output_tokens + block - 1) / block;
+}
+
+// How many of the sequences the pools hold at once.
+int64_t SequencesHeld(const ClusterQuestion& question, const JobPlan& job) {
+  return std::min<int64_t>(job.group_blocks[job.full_group()] / BlocksOfSequence(question),
+                           question.job.max_num_seqs());
+}
+
+absl::Status CheckThatItHoldsOne(const ClusterQuestion& question, const ClusterPlan& plan) {
+  if (plan.sequences > 0) return absl::OkStatus();
+  const int64_t block = question.job.block_tokens(), blocks = plan.job.group_blocks[plan.job.full_group()];
   return absl::ResourceExhaustedError(
-      absl::StrCat("the KV cache has room for ", pool_blocks * block, " tokens (", pool_blocks, " blocks of ", block,
+      absl::StrCat("the KV cache has room for ", blocks * block, " tokens (", blocks, " blocks of ", block,
                    "), but a request has ", question.load.prompt_tokens, " prompt and ", question.load.output_tokens,
                    " output tokens; plan for shorter ones, give more `kv_cache_bytes`, or use hosts with more memory"));
 }
@@ -297,7 +313,7 @@ pb::ConfigureJob JobWith(const pb::ConfigureJob& job, const std::vector<LayerRan
   return with;
 }
 
-// The rest of a plan whose job is there.
+// The rest of a plan whose job is there; without sequences where its pools do not hold one, then of one.
 absl::Status PredictJob(const ClusterQuestion& question, int32_t micro_batches,
                         const std::shared_ptr<PlannedPipeline>& costs, ClusterPlan* plan) {
   PipelineModel& pipeline = costs->model;
@@ -311,73 +327,69 @@ absl::Status PredictJob(const ClusterQuestion& question, int32_t micro_batches,
                      StageMemoryOf(*question.model, stage, plan->job.group_blocks, plan->job.state_slots));
     plan->memory.push_back(memory);
   }
-  ASSIGN_OR_RETURN(plan->sequences, SequencesHeld(question, plan->job));
+  const int64_t held = SequencesHeld(question, plan->job);
+  plan->sequences = std::max<int64_t>(held, 1);
   Predict(question, pipeline, micro_batches, plan);
   plan->stage_share = Shares(question, *plan);
   plan->pipeline = costs;
+  plan->sequences = held;
+  if (held == 0) plan->output_tokens_per_s = 0;
   return absl::OkStatus();
 }
 
-// Numbers of sequences above those that a plan holds, up to those that are asked for: a few, the largest first.
-std::vector<int64_t> MoreSequences(const pb::ConfigureJob& job, int64_t held) {
-  constexpr int64_t kMost = 8;
-  const int64_t more = job.kv_cache_bytes() > 0 ? 0 : job.max_num_seqs() - held;
-  std::vector<int64_t> numbers;
-  for (int64_t i = std::min(kMost, more); i > 0; --i) numbers.push_back(held + more * i / std::min(kMost, more));
-  return numbers;
+// The job with pools that must hold so many sequences, if their size is the planner's.
+pb::ConfigureJob WithRoomFor(int64_t sequences, const ClusterQuestion& question, pb::ConfigureJob job) {
+  // Half of what is left beside weights and buffers; PlanBlocks gives seven eighths, if as much is needed.
+  constexpr double kOfHalf = 1.75;
+  const int64_t tokens = sequences * BlocksOfSequence(question) * job.block_tokens();
+  job.set_min_kv_tokens(std::max(job.min_kv_tokens(), static_cast<int64_t>(kOfHalf * static_cast<double>(tokens))));
+  return job;
 }
 
-// Tokens of KV cache that must have room for half of what is left beside them to hold so many sequences.
-int64_t RoomFor(int64_t sequences, const ClusterQuestion& question) {
-  constexpr double kOfTwice = 1.75;  // stage_memory.h keeps a seventh more than is needed
-  const int64_t block = question.job.block_tokens();
-  const int64_t blocks = (question.load.prompt_tokens + question.load.output_tokens + block - 1) / block;
-  return static_cast<int64_t>(kOfTwice * static_cast<double>(sequences * blocks * block));
+// A few numbers of sequences, the largest first, up to the most that any split holds.
+std::vector<int64_t> NumbersHeld(int64_t most) {
+  constexpr int64_t kMostNumbers = 16;
+  std::vector<int64_t> numbers;
+  for (int64_t i = std::min(kMostNumbers, most); i > 0; --i) numbers.push_back(most * i / std::min(kMostNumbers, most));
+  return numbers;
 }
 
 // `micro_batches`: in flight; 0: those of the defaults for what is sized, and the best number for what is predicted.
 absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_t micro_batches) {
   const std::vector<pb::Hello> hellos = HellosOf(question);
   ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, PipelineOn(question, hellos));
-  const PartitionInput split_by = PartitionCosts(question, *costs);
+  PartitionInput split_by = PartitionCosts(question, *costs);
   pb::ConfigureJob job = question.job;
   job.set_micro_batches(micro_batches);
   if (job.prefill_chunk() == 0) job.set_prefill_chunk(static_cast<int32_t>(kLargestChunk));
+  const auto job_of = [&](const pb::ConfigureJob& wanted) {
+    return PlanJob(wanted, hellos, *question.model, JobEpoch{}, &split_by);
+  };
   ClusterPlan plan;
-  ASSIGN_OR_RETURN(plan.job, PlanJob(job, hellos, *question.model, JobEpoch{}, &split_by));
+  ASSIGN_OR_RETURN(plan.job, job_of(job));
   RETURN_IF_ERROR(PredictJob(question, micro_batches, costs, &plan));
-  if (job.layer_split_size() > 0 || plan.stages() == 1) return plan;
-  const auto planned = [&](const std::vector<LayerRange>& split) -> absl::StatusOr<ClusterPlan> {
+  // Takes the split that is best for so many sequences, of those with room for them, if it is better. How many it
+  // holds.
+  const auto choose = [&](const pb::ConfigureJob& with_room, int64_t sequences) -> int64_t {
+    split_by.load = std::make_shared<SplitLoad>(SplitLoadOf(question, *costs, plan, sequences, micro_batches));
+    const absl::StatusOr<JobPlan> roomy = job_of(with_room);
+    if (!roomy.ok()) return 0;
+    absl::StatusOr<JobPlan> as_usual = job_of(JobWith(job, SplitOf(*roomy)));
     ClusterPlan other;
-    ASSIGN_OR_RETURN(other.job, PlanJob(JobWith(job, split), hellos, *question.model, JobEpoch{}));
-    ASSIGN_OR_RETURN(other.sequences, SequencesHeld(question, other.job));
-    return other;
-  };
-  const auto improve = [&](ClusterPlan from) -> absl::StatusOr<ClusterPlan> {
-    const std::vector<LayerRange> split = SplitOf(from.job);
-    const std::vector<LayerRange> improved =
-        ImproveSplit(split, SplitLoadOf(question, *costs, from, micro_batches), [&](const auto& other) {
-          const absl::StatusOr<ClusterPlan> of_other = planned(other);
-          return of_other.ok() && of_other->sequences >= from.sequences;
-        });
-    if (improved == split) return from;
-    ASSIGN_OR_RETURN(ClusterPlan better, planned(improved));
-    RETURN_IF_ERROR(PredictJob(question, micro_batches, costs, &better));
-    return better.output_tokens_per_s >= from.output_tokens_per_s ? std::move(better) : std::move(from);
-  };
-  ASSIGN_OR_RETURN(plan, improve(std::move(plan)));
-  // Where memory is short, less even splits may hold more sequences.
-  for (const int64_t sequences : MoreSequences(job, plan.sequences)) {
-    pb::ConfigureJob with_room = job;
-    with_room.set_min_kv_tokens(RoomFor(sequences, question));
-    const absl::StatusOr<JobPlan> roomy = PlanJob(with_room, hellos, *question.model, JobEpoch{}, &split_by);
-    if (!roomy.ok()) continue;
-    ASSIGN_OR_RETURN(ClusterPlan other, planned(SplitOf(*roomy)));
-    if (other.sequences <= plan.sequences) continue;
-    RETURN_IF_ERROR(PredictJob(question, micro_batches, costs, &other));
-    ASSIGN_OR_RETURN(other, improve(std::move(other)));
+    if (as_usual.ok()) other.job = *std::move(as_usual);
+    if (!as_usual.ok() || !PredictJob(question, micro_batches, costs, &other).ok()) return 0;
+    const int64_t held = other.sequences;
     if (other.output_tokens_per_s > plan.output_tokens_per_s) plan = std::move(other);
+    return held;
+  };
+  const bool may_choose = job.layer_split_size() == 0 && plan.stages() > 1;
+  if (may_choose && choose(job, job.max_num_seqs()) < job.max_num_seqs() && job.kv_cache_bytes() == 0) {
+    split_by.load = nullptr;
+    const int64_t most = LastThatFits(
+        0, job.max_num_seqs(), [&](int64_t sequences) { return job_of(WithRoomFor(sequences, question, job)).ok(); });
+    for (const int64_t sequences : NumbersHeld(most)) choose(WithRoomFor(sequences, question, job), sequences);
   }
+  RETURN_IF_ERROR(CheckThatItHoldsOne(question, plan));
   RETURN_IF_ERROR(PredictJob(question, micro_batches, costs, &plan));  // the pipeline's layers are the plan's again
   return plan;
 }
@@ -479,10 +491,20 @@ absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question) {
   RETURN_IF_ERROR(Validate(question));
   const int32_t asked = question.job.micro_batches();
   ASSIGN_OR_RETURN(ClusterPlan plan, PlanInFlight(question, asked));
-  if (asked > 0 || plan.job.micro_batches == plan.job.most_groups) return plan;
+  if (asked > 0) return plan;
+  const int32_t recommended = plan.job.micro_batches;
+  const bool is_short = plan.sequences < question.job.max_num_seqs();
   // Frames in flight take memory: plans it again with the recommended number.
-  absl::StatusOr<ClusterPlan> as_recommended = PlanInFlight(question, plan.job.micro_batches);
-  if (as_recommended.ok()) return as_recommended;
+  if (recommended != plan.job.most_groups) {
+    if (absl::StatusOr<ClusterPlan> again = PlanInFlight(question, recommended); again.ok()) plan = *std::move(again);
+  }
+  if (!is_short) return plan;
+  // With one less there may be room for a sequence more, and one more may suit a split that now has room.
+  for (const int32_t in_flight : {recommended - 1, recommended + 1}) {
+    if (in_flight < 1 || in_flight > JobLimits::kMicroBatches.range.max) continue;
+    absl::StatusOr<ClusterPlan> other = PlanInFlight(question, in_flight);
+    if (other.ok() && other->output_tokens_per_s > plan.output_tokens_per_s) plan = *std::move(other);
+  }
   return plan;
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/last_that_fits.h"
 #include "common/base/status_macros.h"
+#include "coordinator/plan/choice/split_choice.h"
 
 namespace stagecoach {
 namespace {
@@ -116,6 +117,12 @@ class Partitioner {
     double least_maximum = Optimize(GreedyMaximum() * (1 + kRounding), largest).best;
     if (least_maximum == kInfinity) least_maximum = Optimize(kInfinity, largest).best;
     return Optimize(least_maximum * (1 + kRounding), sum_of_squares).split;
+  }
+
+  // From a split that fits.
+  std::vector<LayerRange> SolveFor(const SplitLoad& load, std::vector<LayerRange> split) const {
+    const auto fits = [this](size_t host, int64_t begin, int64_t end) { return Lack(host, begin, end) == 0; };
+    return BestSplit(load, hosts_, fits, std::move(split));
   }
 
   bool Fits(const std::vector<LayerRange>& split) const {
@@ -331,11 +338,13 @@ absl::StatusOr<std::vector<LayerRange>> PartitionLayers(const PartitionInput& in
   std::vector<HostMemory> unbounded;  // each stage with memory enough of its own
   unbounded.reserve(static_cast<size_t>(input.stages));
   for (int s = 0; s < input.stages; ++s) unbounded.push_back({"", s, s + 1, std::numeric_limits<uint64_t>::max()});
-  const std::vector<LayerRange> best = Partitioner(input, std::move(unbounded)).Solve();
-  const Partitioner within(input, input.memory.hosts);
-  if (within.Fits(best)) return best;
-  RETURN_IF_ERROR(within.CheckThatSomethingFits());
-  return within.Solve();
+  std::vector<LayerRange> best = Partitioner(input, unbounded).Solve();
+  const Partitioner within(input, input.memory.hosts.empty() ? std::move(unbounded) : input.memory.hosts);
+  if (!within.Fits(best)) {
+    RETURN_IF_ERROR(within.CheckThatSomethingFits());
+    best = within.Solve();
+  }
+  return input.load == nullptr ? best : within.SolveFor(*input.load, std::move(best));
 }
 
 absl::StatusOr<std::vector<LayerRange>> ParseLayerSplit(absl::string_view split, int64_t layers, int stages) {

@@ -4,6 +4,7 @@
 // Assigns layers to stages. The split minimises the largest stage time, within the hosts' memory. Pure.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,12 +44,16 @@ struct PartitionMemory {
   std::vector<HostMemory> hosts;      // in the order of the stages, each stage in exactly one
 };
 
+struct SplitLoad;  // choice/split_choice.h
+
 struct PartitionInput {
   int stages = 1;
   std::vector<PartCosts> costs;  // [stages], or the one of all
   // [stages] how long the link behind a stage is busy with what it sends; empty: 0. A lower bound of a stage's time.
   std::vector<double> hop_cost;
   PartitionMemory memory;  // without hosts: there is always enough
+  // What the split is to take least time for, whatever these costs then say; nullptr: they decide.
+  std::shared_ptr<const SplitLoad> load;
 };
 
 // The exact optimum by dynamic programming, O(stages * layers^2) and much less where stages have few layers each. Among
@@ -57,7 +62,8 @@ struct PartitionInput {
 // on earlier stages.
 //
 // Only splits that fit the hosts' memory count. If the best of all splits fits, it is the answer; otherwise a second
-// search tracks what the stages of one host hold together, O(stages * layers^3) if a host has several.
+// search tracks what the stages of one host hold together, O(stages * layers^3) if a host has several. With a `load`
+// that split is where BestSplit begins.
 //
 // kInvalidArgument: stages < 1, more stages than layers, a cost out of range, lists of the wrong length, hosts that are
 // not the stages in order. kResourceExhausted: no split fits; names the hosts that lack memory in the split whose

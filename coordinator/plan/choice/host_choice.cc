@@ -127,7 +127,7 @@ class HostChooser {
     const bool is_short = !on_.HaveMemory(sorted, 2) || best.figures.sequences < sequences;
     const size_t firsts = is_short ? sorted.size() : 1;
     for (size_t last = sorted.size(); last-- > 0;) {
-      for (size_t first = 0; first < sorted.size() && first < (last == 0 ? 2 : firsts); ++first) {
+      for (size_t first = 0; first < sorted.size() && first < std::max<size_t>(firsts, last == 0 ? 2 : 1); ++first) {
         if (first == last || OutOfBudget()) continue;
         Hosts hosts = {sorted[first]};
         for (size_t i = 0; i < sorted.size(); ++i) {
