@@ -192,13 +192,14 @@ absl::StatusOr<std::optional<CallForm>> CallsOf(const ToolSet& tools, CallPlan* 
   return calls;
 }
 
-// Of the form, or of what is left of it: where the arguments of calls are too much, they are left open, and where that
-// helps, plan->ignored says so.
+// Of the form, or of what is left of it: where the arguments of calls are too much, or their schema is a loop, they are
+// left open, and where that helps, plan->ignored says so.
 absl::StatusOr<std::shared_ptr<const std::string>> ProgramOf(CallPlan* plan, AnswerForm* form) {
   const OutputFormat format = plan->output_format.value_or(OutputFormat::kPlain);
   AnswerGrammars& grammars = *plan->model->grammars;
   auto program = grammars.Get(*form, format, plan->output_start());
-  if (!absl::IsResourceExhausted(program.status()) || !form->calls.has_value()) return program;
+  const bool may_help = absl::IsResourceExhausted(program.status()) || absl::IsInvalidArgument(program.status());
+  if (!may_help || !form->calls.has_value()) return program;
   for (CallableTool& tool : form->calls->tools) tool.bind_arguments = false;
   auto open = grammars.Get(*form, format, plan->output_start());
   if (open.ok()) plan->ignored.push_back("tools.strict");

@@ -22,7 +22,7 @@ namespace {
 
 using NfaEdge = GrammarNfa::Edge;
 
-// Edges and states of the NFA looked at while subsets are made: some 0.5 s.
+// Edges and states of the NFA looked at while subsets are made.
 constexpr size_t kMaxSubsetSteps = 30'000'000;
 
 // Finds what every rule can begin with: rules that may match nothing, whose calls are then also empty edges, and rules

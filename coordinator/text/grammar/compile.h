@@ -10,7 +10,7 @@ namespace stagecoach {
 // Deepest nesting of expressions within each other, calls aside.
 inline constexpr int kMaxExprDepth = 200;
 
-// The program of the rules: equal rules give equal bytes. A pure function; takes up to some 100 ms for the largest.
+// The program of the rules: equal rules give equal bytes. A pure function; takes up to some 0.3 s for the largest.
 //   kInvalidArgument    there is no root, a rule is called and not defined, a rule calls itself before it has matched a
 //                       byte (left recursion: its name and those between), nesting is too deep, or no text fits.
 //   kResourceExhausted  more states, edges or bytes than a program has (program.h), or than it takes to find that out;

@@ -33,9 +33,9 @@ class AnswerGrammars {
   // `tell` is called after each form that was compiled, also in vain, by the thread that did it. Before the first Get.
   void OnCompiled(std::function<void(int64_t us)> tell) { compiled_ = std::move(tell); }
 
-  // The bytes of the program (common/grammar/program.h) that answers of this form follow. Takes up to some 100 ms.
-  // Errors are those of RulesOfAnswer and CompileGrammar; kFailedPrecondition: no grammar can be followed with this
-  // vocabulary (MakeGrammarVocabulary), which is looked at when the first one comes.
+  // The bytes of the program (common/grammar/program.h) that answers of this form follow, compiled unless it is
+  // kept. Errors are those of RulesOfAnswer and CompileGrammar; kFailedPrecondition: no grammar can be followed with
+  // this vocabulary (MakeGrammarVocabulary), which is looked at when the first one comes.
   absl::StatusOr<std::shared_ptr<const std::string>> Get(const AnswerForm& form, OutputFormat format,
                                                          const OutputStart& start);
 

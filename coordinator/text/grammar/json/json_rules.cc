@@ -169,10 +169,6 @@ ExprId JsonRules::Object() {
   return RuleOf("object", [this] { return List("{", Member(String(), Value()), "}"); });
 }
 
-ExprId JsonRules::Array() {
-  return RuleOf("array", [this] { return List("[", Value(), "]"); });
-}
-
 ExprId JsonRules::Boolean() { return rules_.Choice({rules_.Literal("true"), rules_.Literal("false")}); }
 
 ExprId JsonRules::Number() {

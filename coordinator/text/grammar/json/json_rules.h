@@ -38,7 +38,6 @@ class JsonRules {
   ExprId Space();
   ExprId Value();
   ExprId Object();
-  ExprId Array();
   ExprId String();
   ExprId Number();
   ExprId Boolean();

@@ -39,7 +39,7 @@ unsigned TypesOfKeyword(absl::string_view keyword) {
   const auto is_one_of = [&](std::initializer_list<absl::string_view> list) {
     return std::find(list.begin(), list.end(), keyword) != list.end();
   };
-  if (is_one_of({"items", "prefixItems", "minItems", "maxItems"})) return kArrayType;
+  if (is_one_of({"items", "prefixItems", "additionalItems", "minItems", "maxItems"})) return kArrayType;
   if (is_one_of({"minLength", "maxLength", "pattern", "format"})) return kStringType;
   return kNumberType;
 }
@@ -106,7 +106,7 @@ class SchemaReader {
     return property.schemas.empty() ? json_.Value() : Build(property.schemas);
   }
   absl::StatusOr<ExprId> BuildArray(const SchemaKeywords& all, const SchemaPlace& place);
-  absl::StatusOr<std::optional<ExprId>> BuildItems(const SchemaKeywords& all, bool has_prefix);
+  absl::StatusOr<std::optional<ExprId>> BuildItems(const SchemaPlace* items, bool has_prefix);
 
   bool Forgives(const absl::Status& status) const {
     return !status.ok() && document_.lenient() && status.code() != absl::StatusCode::kResourceExhausted;
@@ -454,10 +454,8 @@ absl::StatusOr<ExprId> SchemaReader::BuildObject(const SchemaKeywords& all, cons
 }
 
 // Of an element beyond the prefix; absent: there is none.
-absl::StatusOr<std::optional<ExprId>> SchemaReader::BuildItems(const SchemaKeywords& all, bool has_prefix) {
-  const SchemaPlace* const items = all.Find("items");
-  const bool is_list = items != nullptr && items->json->is_array();  // older drafts' prefixItems
-  if (items == nullptr || is_list) return has_prefix ? std::nullopt : std::optional(json_.Value());
+absl::StatusOr<std::optional<ExprId>> SchemaReader::BuildItems(const SchemaPlace* items, bool has_prefix) {
+  if (items == nullptr) return has_prefix ? std::nullopt : std::optional(json_.Value());
   if (*items->json == false) return std::nullopt;
   const absl::StatusOr<ExprId> item = Build({*items});
   if (absl::IsNotFound(item.status())) return std::nullopt;
@@ -467,10 +465,13 @@ absl::StatusOr<std::optional<ExprId>> SchemaReader::BuildItems(const SchemaKeywo
 
 absl::StatusOr<ExprId> SchemaReader::BuildArray(const SchemaKeywords& all, const SchemaPlace& place) {
   const SchemaPlace* prefix = all.Find("prefixItems");
-  const SchemaPlace* const items = all.Find("items");
-  if (prefix == nullptr && items != nullptr && items->json->is_array()) prefix = items;
+  const SchemaPlace* items = all.Find("items");
+  if (items != nullptr && items->json->is_array()) {  // in older drafts, which call the prefix and its rest so
+    if (prefix == nullptr) prefix = items;
+    items = all.Find("additionalItems");
+  }
   if (prefix != nullptr && !prefix->json->is_array()) return prefix->Malformed("a list of schemas");
-  ASSIGN_OR_RETURN(const std::optional<ExprId> item, BuildItems(all, prefix != nullptr));
+  ASSIGN_OR_RETURN(const std::optional<ExprId> item, BuildItems(items, prefix != nullptr));
   ASSIGN_OR_RETURN(int min, document_.CountOf(all, "minItems", 0));
   ASSIGN_OR_RETURN(int max, document_.CountOf(all, "maxItems", kUnbounded));
   int prefix_size = prefix != nullptr ? static_cast<int>(prefix->json->size()) : 0;
@@ -478,7 +479,7 @@ absl::StatusOr<ExprId> SchemaReader::BuildArray(const SchemaKeywords& all, const
   if (max != kUnbounded && max < min) return place.NoValue();
   if (!item.has_value()) max = prefix_size;
   if (max != kUnbounded && max < min) {
-    if (items != nullptr && items != prefix) return place.NoValue();
+    if (items != nullptr) return place.NoValue();
     return all.Find("minItems")->Unsupported("expected 'items', without which nothing is written behind the prefix");
   }
   std::vector<ExprId> parts;

@@ -17,14 +17,15 @@ namespace stagecoach {
 // of valid values some are never written, as said here.
 //
 //   any      type, enum, const, anyOf, oneOf (read as anyOf: its alternatives have to exclude each other), allOf, $ref
-//            within the document (also recursive). What stands beside these and beside each other must hold as well.
-//            Without a type, the keywords tell it. Of alternatives those that no value fits are left out, so are
-//            properties that need not be there.
+//            within the document (also recursive), $id at its root alone. What stands beside these and beside each
+//            other must hold as well. Without a type, the keywords tell it. Of alternatives those that no value fits
+//            are left out, so are properties that need not be there.
 //   values   of enum and const: beside them lengths of strings, and format, which is ignored; nothing else but a type.
 //   objects  properties in their order, required, additionalProperties. Without the latter there are no others, unless
 //            the schema has no properties at all; others come last and have no name that needs an escape.
 //   lists    items, prefixItems (all of them are written, unless maxItems is less; without items nothing follows them),
-//            minItems, maxItems.
+//            minItems, maxItems; the older way to write the first two, items (a list) and additionalItems. Of schemas
+//            that must all hold one alone has items or prefixItems.
 //   strings  minLength, maxLength, pattern (regex.h; from beginning to end, whether or not it has ^ and $), format
 //            (date, time, date-time, duration, uuid, ipv4, ipv6, email, hostname, uri; those that no draft has are
 //            ignored, and all beside a pattern). Lengths beside a pattern or a format only where these imply them.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "absl/strings/str_cat.h"
 #include "common/json/json_value.h"
 
 namespace stagecoach {
@@ -57,7 +58,14 @@ absl::StatusOr<ExprId> AddNumber(bool is_integer, const SchemaKeywords& all, con
       is_bounded = true;
     }
   }
-  if (min > max) return place.NoValue();
+  if (min > max) {
+    const bool beyond = (min > JsonRules::kMostInteger && max == JsonRules::kMostInteger) ||
+                        (max < -JsonRules::kMostInteger && min == -JsonRules::kMostInteger);
+    if (!beyond) return place.NoValue();
+    const int digits = is_integer ? 18 : 12;
+    return place.Unsupported(absl::StrCat("expected bounds that leave numbers between -10^", digits, " and 10^", digits,
+                                          ", as no others are written"));
+  }
   if (is_integer) return json->Integer(min, max);
   return is_bounded ? json->BoundedNumber(min, max) : json->Number();
 }

@@ -33,9 +33,11 @@ enum class KeywordUse {
 
 KeywordUse UseOf(absl::string_view keyword) {
   constexpr absl::string_view kGathered[] = {"$ref", "allOf", "type", "properties", "required", "additionalProperties"};
-  constexpr absl::string_view kOther[] = {
-      "anyOf",     "oneOf",     "const",   "enum",   "items",   "prefixItems", "minItems",         "maxItems",
-      "minLength", "maxLength", "pattern", "format", "minimum", "maximum",     "exclusiveMinimum", "exclusiveMaximum"};
+  constexpr absl::string_view kOther[] = {"anyOf",           "oneOf",       "const",           "enum",
+                                          "items",           "prefixItems", "additionalItems", "minItems",
+                                          "maxItems",        "minLength",   "maxLength",       "pattern",
+                                          "format",          "minimum",     "maximum",         "exclusiveMinimum",
+                                          "exclusiveMaximum"};
   constexpr absl::string_view kRefused[] = {"not",
                                             "if",
                                             "then",
@@ -51,7 +53,6 @@ KeywordUse UseOf(absl::string_view keyword) {
                                             "contains",
                                             "minContains",
                                             "maxContains",
-                                            "additionalItems",
                                             "unevaluatedItems",
                                             "unevaluatedProperties",
                                             "multipleOf",
@@ -94,6 +95,13 @@ std::string PercentDecoded(absl::string_view text) {
     }
   }
   return decoded;
+}
+
+// "$id", or what it was called in the draft that the document says it is of.
+std::string IdKeyword(const Json& root) {
+  const auto draft = root.find("$schema");
+  const std::string name = draft != root.end() && draft->is_string() ? draft->get<std::string>() : "";
+  return absl::StrContains(name, "/draft-03/") || absl::StrContains(name, "/draft-04/") ? "id" : "$id";
 }
 
 constexpr size_t kMostPointerBytes = 4 * kMostShownCharacters;
@@ -145,6 +153,9 @@ size_t SchemaKeywords::places() const {
   return places;
 }
 
+SchemaDocument::SchemaDocument(const Json& root, bool lenient)
+    : root_(root), lenient_(lenient), id_keyword_(IdKeyword(root)) {}
+
 absl::Status SchemaDocument::Count(int most, absl::string_view what, const SchemaPlace& place, int* count) const {
   if (++*count <= most) return absl::OkStatus();
   return place.Error(absl::StatusCode::kResourceExhausted,
@@ -174,6 +185,15 @@ absl::StatusOr<int> SchemaDocument::CountOf(const SchemaKeywords& all, const std
   return absent;
 }
 
+// References below another one are not to the document. One of a fragment is but a name.
+absl::Status SchemaDocument::CheckId(const SchemaPlace& schema) const {
+  const auto id = schema.json->find(id_keyword_);
+  const bool is_another = schema.json != &root_ && id != schema.json->end() && id->is_string() &&
+                          !absl::StartsWith(id->get_ref<const std::string&>(), "#");
+  if (!is_another) return absl::OkStatus();
+  return schema.Child(id_keyword_, *id).Unsupported(absl::StrCat("expected '", id_keyword_, "' at the root alone"));
+}
+
 absl::StatusOr<SchemaPlace> SchemaDocument::Resolve(const SchemaPlace& reference) {
   const auto known = resolved_.find(reference.json);
   if (known != resolved_.end()) return known->second;
@@ -201,6 +221,7 @@ absl::StatusOr<SchemaPlace> SchemaDocument::Find(const SchemaPlace& reference) c
       return reference.Error(absl::StatusCode::kInvalidArgument,
                              absl::StrCat("expected the place of a schema, but nothing is at ", ShownText(text)));
     }
+    RETURN_IF_ERROR(CheckId(place));
   }
   return place;
 }
@@ -208,6 +229,7 @@ absl::StatusOr<SchemaPlace> SchemaDocument::Find(const SchemaPlace& reference) c
 absl::StatusOr<std::optional<SchemaPlace>> SchemaDocument::ReferenceAlone(SchemaPlace place) {
   std::optional<SchemaPlace> referred;
   for (int steps = 0; place.json->is_object(); ++steps) {
+    RETURN_IF_ERROR(CheckId(place));
     std::vector<std::string> keywords;
     for (const auto& [keyword, value] : place.json->items()) {
       if (UseOf(keyword) != KeywordUse::kAnnotation) keywords.push_back(keyword);
@@ -235,6 +257,7 @@ absl::Status SchemaDocument::Gather(const SchemaPlace& place, SchemaKeywords* al
   if (*place.json == true) return absl::OkStatus();
   if (*place.json == false) return place.NoValue("no value is allowed here");
   if (!place.json->is_object()) return place.Malformed("a schema");
+  RETURN_IF_ERROR(CheckId(place));
   for (const auto& [keyword, json] : place.json->items()) {
     SchemaPlace value = place.Child(keyword, json);
     ++value.depth;
@@ -244,11 +267,7 @@ absl::Status SchemaDocument::Gather(const SchemaPlace& place, SchemaKeywords* al
         if (IsHarmless(keyword, json)) break;
         RETURN_IF_ERROR(Refuse(value, absl::StrCat("the keyword '", keyword, "' is not supported: leave it out")));
         break;
-      case KeywordUse::kOther: {
-        const auto [other, is_new] = all->others.emplace(keyword, value);
-        if (!is_new && !IsSame(*other->second.json, json)) RETURN_IF_ERROR(Conflict(value));
-        break;
-      }
+      case KeywordUse::kOther: RETURN_IF_ERROR(GatherOther(keyword, place, value, all)); break;
       case KeywordUse::kGathered:
         if (keyword == "additionalProperties") {
           RETURN_IF_ERROR(GatherAdditional(place, value, all));
@@ -268,6 +287,20 @@ absl::Status SchemaDocument::GatherKeyword(const std::string& keyword, const Sch
   ASSIGN_OR_RETURN(SchemaPlace referred, Resolve(value));
   referred.depth = value.depth;
   return Gather(referred, all);
+}
+
+// `schema`: that `value` is the keyword of.
+absl::Status SchemaDocument::GatherOther(const std::string& keyword, const SchemaPlace& schema,
+                                         const SchemaPlace& value, SchemaKeywords* all) {
+  if (keyword == "items" || keyword == "prefixItems") {
+    // Of its own schema, items begins behind the prefix; of another, it is for the prefix, too.
+    if (all->list_schema != nullptr && all->list_schema != schema.json) {
+      return Refuse(value, "expected items and prefixItems in one alone of the schemas that must hold");
+    }
+    all->list_schema = schema.json;
+  }
+  const auto [other, is_new] = all->others.emplace(keyword, value);
+  return is_new || IsSame(*other->second.json, *value.json) ? absl::OkStatus() : Conflict(value);
 }
 
 absl::Status SchemaDocument::GatherAll(const SchemaPlace& list, SchemaKeywords* all) {
@@ -317,7 +350,7 @@ absl::Status SchemaDocument::GatherRequired(const SchemaPlace& value, SchemaKeyw
   return absl::OkStatus();
 }
 
-// `schema`: that `value` is the keyword of.
+// Likewise.
 absl::Status SchemaDocument::GatherAdditional(const SchemaPlace& schema, const SchemaPlace& value,
                                               SchemaKeywords* all) {
   const bool open = *value.json == true || (value.json->is_object() && value.json->empty());

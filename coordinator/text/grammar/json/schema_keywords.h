@@ -63,6 +63,7 @@ struct SchemaKeywords {
   std::map<std::string, SchemaPlace> required;
   std::optional<SchemaPlace> additional;      // additionalProperties; absent: nobody said
   std::map<std::string, SchemaPlace> others;  // of each other keyword its value
+  const Json* list_schema = nullptr;          // that items and prefixItems among them are of
 
   std::map<std::string, size_t> index_of_property;
   // Schemas with an additionalProperties other than true speak of the properties of others, too.
@@ -83,7 +84,7 @@ class SchemaDocument {
   static constexpr int kMostEnumValues = 1'000;
 
   // `lenient`: keywords that are not supported are left out. The root outlives the document.
-  SchemaDocument(const Json& root, bool lenient) : root_(root), lenient_(lenient) {}
+  SchemaDocument(const Json& root, bool lenient);
 
   SchemaPlace root() const { return {&root_, "", 0}; }
   bool lenient() const { return lenient_; }
@@ -111,9 +112,12 @@ class SchemaDocument {
  private:
   absl::Status Count(int most, absl::string_view what, const SchemaPlace& place, int* count) const;
   absl::Status CountSchema(const SchemaPlace& place) { return Count(kMostSchemas, "schemas", place, &schemas_); }
+  absl::Status CheckId(const SchemaPlace& schema) const;
   absl::StatusOr<SchemaPlace> Resolve(const SchemaPlace& reference);
   absl::StatusOr<SchemaPlace> Find(const SchemaPlace& reference) const;
   absl::Status GatherKeyword(const std::string& keyword, const SchemaPlace& value, SchemaKeywords* all);
+  absl::Status GatherOther(const std::string& keyword, const SchemaPlace& schema, const SchemaPlace& value,
+                           SchemaKeywords* all);
   absl::Status GatherAll(const SchemaPlace& list, SchemaKeywords* all);
   absl::Status GatherType(const SchemaPlace& value, SchemaKeywords* all);
   absl::Status GatherProperties(const SchemaPlace& value, SchemaKeywords* all);
@@ -123,6 +127,7 @@ class SchemaDocument {
 
   const Json& root_;
   const bool lenient_;
+  const std::string id_keyword_;
   int schemas_ = 0, properties_ = 0, enum_values_ = 0;
   std::map<const Json*, SchemaPlace> resolved_;  // by the reference
 };

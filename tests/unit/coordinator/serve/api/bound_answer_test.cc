@@ -264,6 +264,18 @@ TEST_F(BoundAnswer, LeavesArgumentsOpenWhereTheirSchemasAreTooMuch) {
                 "structured_outputs.regex", "needs more than 65536 states");
 }
 
+TEST_F(BoundAnswer, LeavesArgumentsOpenWhereTheirSchemaIsALoop) {
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"stop","strict":true,"parameters":{"type":"object",)"
+      R"("properties":{"a":{"anyOf":[{"$ref":"#/properties/a"}]}}}}}])";
+  const std::vector<std::string> texts = {"Hm.", kStop, CallOf("stop", R"({"c": 1})"), CallOf("look", "{}")};
+  EXPECT_THAT(Taken(Chat(tools), texts), ElementsAre(texts[0], texts[1], texts[2]));
+  EXPECT_THAT(Chat(tools).call->ignored(), ElementsAre("tools.strict"));
+  EXPECT_THAT(Taken(Chat(tools + R"(,"tool_choice":"required")"), texts), ElementsAre(texts[1], texts[2]));
+  ExpectRefused(kChatApi, tools + R"(,"structured_outputs":{"regex":"("})", "invalid_value", "structured_outputs.regex",
+                "expected");
+}
+
 TEST_F(BoundAnswer, IsFreeWhereAnAnswerGoesOnWithStrictTools) {
   const std::string messages = R"("messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well"}])";
   const PreparedCall call = service.Prepare(

@@ -86,6 +86,7 @@ ValidValues RandomNumber(std::mt19937* random) {
 }
 
 ValidValues RandomSchema(int depth, std::mt19937* random);
+Json RandomMixture(int depth, std::mt19937* random);
 
 ValidValues RandomObject(int depth, std::mt19937* random) {
   struct Member {
@@ -170,6 +171,58 @@ const Json& ListDefinition() {
   return *kList;
 }
 
+// Some keywords of one kind.
+Json RandomKeywords(int depth, std::mt19937* random) {
+  const auto some = [&] { return depth > 0 ? RandomMixture(depth - 1, random) : Json({{"type", "string"}}); };
+  const auto name = [&] { return std::string(1, static_cast<char>('a' + Pick(3, random))); };
+  static const Json& types =
+      *new Json({"array", "object", {"array", "integer"}, {"integer", "string"}, {"object", "null"}});
+  switch (Pick(8, random)) {
+    case 0: return {{"type", types[Pick(5, random)]}};
+    case 1: return {{Pick(2, random) == 0 ? "minLength" : "maxLength", Pick(3, random)}};
+    case 2: return {{Pick(2, random) == 0 ? "minimum" : "exclusiveMaximum", static_cast<int>(Pick(9, random)) - 4}};
+    case 3: return {{"prefixItems", {some(), some()}}};
+    case 4:
+      if (Pick(2, random) == 0) return {{"items", Pick(4, random) == 0 ? Json(false) : some()}};
+      return {{Pick(2, random) == 0 ? "minItems" : "maxItems", Pick(4, random)}};
+    case 5: return {{"properties", {{name(), some()}, {name(), some()}}}};
+    case 6: return {{"required", Json::array({name()})}};
+    default: return {{"additionalProperties", Pick(2, random) == 0 ? Json(false) : some()}};
+  }
+}
+
+// Keywords of several kinds beside each other, in allOf, in anyOf and behind $ref: of many no value is valid.
+Json RandomMixture(int depth, std::mt19937* random) {
+  Json schema = RandomKeywords(depth, random);
+  for (uint32_t i = Pick(3, random); i > 0; --i) schema.update(RandomKeywords(depth, random));
+  if (depth == 0) return schema;
+  const auto list = [&] { return Json::array({RandomMixture(depth - 1, random), RandomKeywords(depth - 1, random)}); };
+  if (Pick(3, random) == 0) schema["allOf"] = list();
+  if (Pick(3, random) == 0) schema["anyOf"] = list();
+  if (Pick(3, random) == 0) schema["$ref"] = Pick(2, random) == 0 ? "#/$defs/a" : "#/$defs/b";
+  return schema;
+}
+
+// Appends a line for each of the mixtures that are no error, and returns how many texts these have.
+int AppendMixtures(int mixtures, std::mt19937* random, std::string* cases) {
+  int texts = 0;
+  for (int i = 0; i < mixtures; ++i) {
+    Json schema = RandomMixture(2, random);
+    Json& definitions = schema["$defs"] = {{"a", RandomMixture(0, random)}, {"b", RandomMixture(1, random)}};
+    if (definitions["b"].contains("$ref")) definitions["b"]["$ref"] = "#/$defs/a";  // not itself
+    const GrammarTexts::Adder add = [&](GrammarRules* rules) {
+      JsonRules json(rules);
+      return AddJsonSchema(schema, &json);
+    };
+    if (!testing::StatusOf(add).ok()) continue;
+    GrammarTexts grammar = GrammarTexts::Of(add);
+    Json line = {{"schema", schema}, {"texts", Json::array()}};
+    for (int j = 0; j < 8; ++j, ++texts) line["texts"].push_back(grammar.RandomText(random));
+    absl::StrAppend(cases, CompactJson(line), "\n");
+  }
+  return texts;
+}
+
 TEST(ByAnotherValidator, WhatIsWrittenIsValidAndCanonicalValuesCanBeWritten) {
   const std::string script = testing::SourcePath("tests/unit/coordinator/text/grammar/json/validate.py");
   if (testing::RunProgram("/usr/bin/python3", {script}, "").exit_code == 77) {
@@ -196,6 +249,9 @@ TEST(ByAnotherValidator, WhatIsWrittenIsValidAndCanonicalValuesCanBeWritten) {
     }
     absl::StrAppend(&cases, CompactJson(line), "\n");
   }
+  const int of_mixtures = AppendMixtures(600, &random, &cases);
+  EXPECT_GT(of_mixtures, 800);
+  texts += of_mixtures;
   EXPECT_THAT(testing::RunProgram("/usr/bin/python3", {script}, cases),
               testing::Prints(absl::StrCat(texts, " texts\n")));
 }

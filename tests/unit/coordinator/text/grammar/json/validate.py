@@ -17,6 +17,7 @@ except ImportError:
 validator_class = jsonschema.Draft202012Validator
 formats = getattr(validator_class, "FORMAT_CHECKER", None) or jsonschema.draft202012_format_checker
 count = 0
+errors = []  # printed at the end: nobody reads before all is written
 for line in sys.stdin:
     case = json.loads(line)
     validator_class.check_schema(case["schema"])
@@ -26,5 +27,5 @@ for line in sys.stdin:
         try:
             validator.validate(json.loads(text))
         except (ValueError, jsonschema.ValidationError) as error:
-            print(f"{json.dumps(case['schema'])} finds no value in {text}: {str(error).splitlines()[0]}")
-print(f"{count} texts")
+            errors.append(f"{json.dumps(case['schema'])} finds no value in {text}: {str(error).splitlines()[0]}\n")
+print("".join(errors) + f"{count} texts")
