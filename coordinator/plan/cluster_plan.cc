@@ -375,9 +375,10 @@ absl::StatusOr<ClusterPlan> PlanInFlight(const ClusterQuestion& question, int32_
     const absl::StatusOr<JobPlan> roomy = job_of(with_room);
     if (!roomy.ok()) return 0;
     absl::StatusOr<JobPlan> as_usual = job_of(JobWith(job, SplitOf(*roomy)));
+    if (!as_usual.ok()) return 0;
     ClusterPlan other;
-    if (as_usual.ok()) other.job = *std::move(as_usual);
-    if (!as_usual.ok() || !PredictJob(question, micro_batches, costs, &other).ok()) return 0;
+    other.job = *std::move(as_usual);
+    if (!PredictJob(question, micro_batches, costs, &other).ok()) return 0;
     const int64_t held = other.sequences;
     if (other.output_tokens_per_s > plan.output_tokens_per_s) plan = std::move(other);
     return held;

@@ -339,7 +339,7 @@ absl::StatusOr<std::vector<LayerRange>> PartitionLayers(const PartitionInput& in
   unbounded.reserve(static_cast<size_t>(input.stages));
   for (int s = 0; s < input.stages; ++s) unbounded.push_back({"", s, s + 1, std::numeric_limits<uint64_t>::max()});
   std::vector<LayerRange> best = Partitioner(input, unbounded).Solve();
-  const Partitioner within(input, input.memory.hosts.empty() ? std::move(unbounded) : input.memory.hosts);
+  const Partitioner within(input, input.memory.hosts.empty() ? unbounded : input.memory.hosts);
   if (!within.Fits(best)) {
     RETURN_IF_ERROR(within.CheckThatSomethingFits());
     best = within.Solve();

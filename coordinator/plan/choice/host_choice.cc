@@ -562,6 +562,7 @@ std::vector<int64_t> ShareSequences(int64_t all, const std::vector<double>& rate
   if (static_cast<int64_t>(rates.size()) > all) return {};
   const double sum = std::accumulate(rates.begin(), rates.end(), 0.0);
   std::vector<int64_t> shares;
+  shares.reserve(rates.size());
   for (const double rate : rates) {
     shares.push_back(std::max<int64_t>(1, std::llround(static_cast<double>(all) * rate / sum)));
   }
