@@ -16,7 +16,7 @@
 //
 // Admission
 //   Order      by class, then tenant share, then arrival (waiting_queue.h). Nobody overtakes the head, even if it lacks
-//              blocks or is preempted and drains, unless it stands aside: see Grammars and Leaders.
+//              blocks or is preempted and drains. Two kinds stand aside and may be overtaken: Grammars, Leaders.
 //   Needs      blocks for all known tokens plus one, beyond what running sequences were promised: a prefilling one its
 //              remaining prompt, a decoding one kGrowthHeadroomBlocks (or what it can still use, if less). A sequence
 //              admitted into the last free blocks would soon be preempted and computed again.
@@ -175,7 +175,7 @@ class Scheduler {
   int64_t decoding() const { return decoding_; }
 
   bool HasUnfinished() const { return !sequences_.empty(); }
-  // Known ones of those that wait, but for those that stand aside.
+  // Known tokens of the sequences that wait; those that stand aside are not counted.
   int64_t waiting_tokens() const { return waiting_rows_; }
   int64_t waiting() const { return queue_.waiting(); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
@@ -306,8 +306,8 @@ class Scheduler {
   std::map<SequenceRank, Sequence*> running_;
   std::map<SequenceRank, Sequence*> prompts_;  // the running ones with prompt rows to hand out
 
-  // Those that stand aside until the prompt of a leader is handed out, or in the group kLacksGrammarRoom, by group and
-  // order of arrival.
+  // Sequences that stand aside, by group and order of arrival. A group waits until its leader's prompt is handed out;
+  // kLacksGrammarRoom waits until a grammar loses its last follower.
   Siblings siblings_;
   absl::flat_hash_map<uint64_t, int32_t> leaders_;  // of each group: how many
   // With states: of each full block of a prompt that waits, by its hash, how many wait.

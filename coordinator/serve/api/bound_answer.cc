@@ -192,8 +192,8 @@ absl::StatusOr<std::optional<CallForm>> CallsOf(const ToolSet& tools, CallPlan* 
   return calls;
 }
 
-// Of the form, or of what is left of it: where the arguments of calls are too much, or their schema is a loop, they are
-// left open, and where that helps, plan->ignored says so.
+// The program of the form. Where it cannot be compiled, and calls without bound arguments can (their schemas are too
+// large, or one is a loop), it is the program of that, and plan->ignored says so.
 absl::StatusOr<std::shared_ptr<const std::string>> ProgramOf(CallPlan* plan, AnswerForm* form) {
   const OutputFormat format = plan->output_format.value_or(OutputFormat::kPlain);
   AnswerGrammars& grammars = *plan->model->grammars;

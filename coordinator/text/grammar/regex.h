@@ -24,8 +24,8 @@ struct RegexExpr {
 //
 //   characters   literal ones; . (all but line ends); [a-z] and [^a-z]; \d \D \w \W \s \S; \t \n \r \f \v \0, \xHH,
 //                \uHHHH (also pairs of surrogates), \u{H...}; \ before what is no letter or digit.
-//   \d \w \s     what all readers of patterns take for it, be it that they go by ASCII or by Unicode; \D \W \S and
-//                [^\d]: what none does. So \D and \W are characters of ASCII alone. [\s\S] is any character.
+//   \d \w \s     characters that match by ASCII's and by Unicode's definition. \D \W \S and [^\d]: those that match by
+//                neither, for \D and \W of ASCII alone. [\s\S] is any character.
 //   groups       (...), (?:...), (?<name>...), (?P<name>...); alternatives |.
 //   repetition   * + ? {m} {m,} {m,n}; a ? after them changes nothing, as all of the text has to match.
 //   refused      what is not regular or has no fixed meaning: look-around, back references, \b, flags, \p{...}, {,n},

@@ -54,7 +54,7 @@ ReasoningAtStart ReasoningAt(OutputFormat format, const OutputStart& start);
 //   reasoning   any text up to the mark that ends it, then at most 4 characters of white space; before content of a
 //               form, line breaks. Where the prompt has not begun it, the model may, if its format lets it.
 //   content     then, in this form, within the marks that the format has for it. With calls that are not required,
-//               either this or calls. OutputStart::content_has_form is for who reads it.
+//               either this or calls. Its reader is told by OutputStart::content_has_form.
 //   calls       in the format's own markup. Without a form of content, and not required: any text, in which the mark of
 //               a call begins one. kLlama3Json has no such mark: an answer that begins with a brace is a call.
 // Where the output is not parsed (completions), the format is kPlain and the start empty: the answer is the content.

@@ -225,7 +225,8 @@ absl::Status SchemaReader::DefineReferred() {
     const auto& [rule, place] = undefined_.front();
     const absl::StatusOr<ExprId> expr = Build({place});
     if (!absl::IsNotFound(expr.status())) RETURN_IF_ERROR(expr.status());
-    rules_.Define(rule, expr.ok() ? *expr : rules_.Choice({}));  // of nothing: whether that matters is for who compiles
+    // Without a value: a choice of nothing, which CompileGrammar refuses only where it is needed.
+    rules_.Define(rule, expr.ok() ? *expr : rules_.Choice({}));
   }
   return absl::OkStatus();
 }
