@@ -63,6 +63,8 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
   // Rows, slices, threads and context are the model's to check.
   RETURN_IF_ERROR(CheckJobField({"in_flight", JobLimits::kMicroBatches.range}, a.in_flight()));
   RETURN_IF_ERROR(CheckJobField({"max_prompt_logprobs", kPromptLogprobsRange}, a.max_prompt_logprobs()));
+  const int64_t most_guesses = std::min<int64_t>(JobLimits::kMostGuesses.range.max, a.in_flight() - 1);
+  RETURN_IF_ERROR(CheckJobField({JobLimits::kMostGuesses.name, {0, most_guesses}}, a.most_guesses()));
   RETURN_IF_ERROR(CheckBlockTokens(a.block_tokens()));
   for (const int32_t blocks : a.group_blocks()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupBlocks, blocks));
   for (const int64_t window : a.group_windows()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupWindows, window));
@@ -87,6 +89,7 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   config.group_blocks.assign(assignment.group_blocks().begin(), assignment.group_blocks().end());
   config.group_windows.assign(assignment.group_windows().begin(), assignment.group_windows().end());
   config.state_slots = assignment.state_slots();
+  config.most_guesses = assignment.most_guesses();
   ASSIGN_OR_RETURN(config.kv_type, FromProto(assignment.kv_type()));
   config.threads = assignment.threads();
   config.cpus.assign(assignment.cpus().begin(), assignment.cpus().end());
@@ -203,7 +206,9 @@ absl::StatusOr<OutgoingFrame> StageComputation::NextHop(StepFrame step, std::sha
                                                         const float* hidden) {
   const size_t elements = static_cast<size_t>(step.batch.rows()) * limits_.hidden;
   if (wide_hidden_.size() > 0) EncodeHidden(limits_.wire_type, hidden, elements, buffer->payload());
-  for (SequenceSlice& slice : step.batch.slices) slice.tokens.clear();
+  for (SequenceSlice& slice : step.batch.slices) {
+    if (!slice.guess) slice.tokens.clear();
+  }
   step.has_hidden = true;
   step.hidden = {};
   FinishTimes(&step.times.back());

@@ -77,6 +77,11 @@ std::vector<InstructionSet> CpuInstructionSets();
 // a job: all sets without the dot give the same bits, and so do all with it.
 constexpr bool HasBf16Dot(InstructionSet isa) { return isa == InstructionSet::kAvx512Bf16; }
 
+// Who guesses tokens ahead (coordinator/guess). How many are sent, if any, the stages' times decide.
+enum class Speculate { kOff, kAuto, kSuffix };
+inline constexpr NamedValue<Speculate> kSpeculations[] = {
+    {Speculate::kOff, "off"}, {Speculate::kAuto, "auto"}, {Speculate::kSuffix, "suffix"}};
+
 // Whether compute threads are bound to CPUs; coordinator/plan/job_plan.h says when.
 enum class CpuBind { kAuto, kNone };
 inline constexpr NamedValue<CpuBind> kCpuBinds[] = {{CpuBind::kAuto, "auto"}, {CpuBind::kNone, "none"}};

@@ -33,6 +33,7 @@ struct JobLimits {
   static constexpr JobField kGroupBlocks = {"group_blocks", {1, 1 << 30}};  // of a pool; ids are int32, and sums too
   static constexpr JobField kGroupWindows = {"group_windows", {0, INT32_MAX}};  // positions that a row sees; 0: all
   static constexpr JobField kStateSlots = {"state_slots", {1, 1 << 20}};  // of recurrent states; at least max_num_seqs
+  static constexpr JobField kMostGuesses = {"most_guesses", {0, 63}};     // of a sequence in flight
   static constexpr JobField kStateBlocks = {"state_blocks", {1, INT32_MAX}};  // that take as many bytes as a state
   // Prompt and output tokens that one micro-batch opens: at least the context, so that any sequence can be opened.
   static constexpr JobField kMaxOpenTokens = {"max_open_tokens", {1, INT32_MAX}};

@@ -30,6 +30,7 @@ struct BatchingRoom {
   int32_t micro_batches = 1;    // in flight at once
   int32_t most_groups = 0;      // of decode rows; with more than micro_batches as many are in flight at once
   int64_t max_open_tokens = 0;  // opened by one micro-batch; at least context
+  int32_t most_guesses = 0;     // guessed rows of a sequence in flight, fewer than micro-batches; 0: none are sent
   friend bool operator==(const BatchingRoom&, const BatchingRoom&) = default;
 };
 
@@ -67,6 +68,8 @@ struct JobSettings : BatchingSettings {
   KvType kv_type = KvType::kF16;
   WireType wire_type = WireType::kF32;
   EmulatedLink emulated_link;  // one that delays nothing: none
+  Speculate speculate = Speculate::kOff;
+  int64_t guess_rows = 0;  // of every sequence in flight, its guesses among them; 0: as the stages' times say
   std::string step_log;
   std::string trace;
   int64_t stage_delay_us = 0;
@@ -87,6 +90,7 @@ struct JobSetting {
 inline constexpr const char* kQ2Layouts[] = {"auto", "g64", "g128", "g128-oxi"};
 static_assert(JobLimits::kBlockTokensStep == 16, "what the help of block_tokens says");
 inline constexpr IntegerRange kStageDelayUs = {0, 10'000'000};
+inline constexpr IntegerRange kGuessRows = {0, JobLimits::kMostGuesses.range.max + 1};
 
 // Calls `visit` with the declaration of each setting, its member of `settings`, and the range or the names that it has:
 //   (JobSetting, int64_t, IntegerRange)        (JobSetting, double, NumberRange)    seconds
@@ -217,6 +221,14 @@ void VisitJobSettings(Settings& s, Visitor&& visit) {
                          "is given",
                  .unset = "found out from the stages' times, at most one more than stages"},
       s.decode_groups, JobLimits::kDecodeGroups.range);
+  visit(JobSetting{.name = "speculate",
+                   .flags = "--speculate",
+                   .help = "guess tokens of a sequence ahead of those that are known, as far as the stages' times say "
+                           "that it pays: off; by texts of the request and of earlier ones (suffix); by all there is "
+                           "(auto). Answers are the same"},
+        s.speculate, kSpeculations);
+  visit(JobSetting{.name = "guess_rows", .flags = "--guess-rows", .help = "", .group = SettingGroup::kHidden},
+        s.guess_rows, kGuessRows);
   visit(JobSetting{.name = "kv_cache_bytes",
                    .flags = "--kv-cache-memory",
                    .help = "KV cache per stage, with the recurrent states of models that have them, such as 512M or 4G",

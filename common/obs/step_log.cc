@@ -60,6 +60,8 @@ constexpr size_t kMostStepLineBytes = 16 << 20;  // micro-batches have thousands
 constexpr IntegerRange kWholeNumber = {0, std::numeric_limits<int64_t>::max()};
 constexpr IntegerRange kSmallNumber = {0, std::numeric_limits<int32_t>::max()};
 
+constexpr NamedValue<GuessRecord> kGuessOutcomes[] = {{GuessRecord::kRight, "right"}, {GuessRecord::kVoid, "void"}};
+
 // What a line holds, in the order of the file.
 
 template <typename Fields, typename Slice>
@@ -70,6 +72,7 @@ void VisitSlice(Fields& fields, Slice& slice) {
   fields.Field("sample", slice.sample);
   fields.Optional("state_read", slice.state_read, kNoSlot, kSmallNumber);
   fields.Optional("state_write", slice.state_write, kNoSlot, kSmallNumber);
+  if (fields.Has("guess", slice.guess != GuessRecord::kNone)) fields.Field("guess", slice.guess, kGuessOutcomes);
 }
 
 struct NamedPart {
@@ -175,6 +178,7 @@ void VisitJob(Fields& fields, Job& job) {
   fields.Integers("group_windows", job.group_windows, kWholeNumber);
   fields.Optional("state_slots", job.state_slots, 0, kSmallNumber);
   fields.Optional("state_blocks", job.state_blocks, 0, kSmallNumber);
+  fields.Optional("most_guesses", job.most_guesses, 0, JobLimits::kMostGuesses.range);
 }
 
 template <typename Fields, typename Record>
@@ -194,6 +198,8 @@ void VisitRecord(Fields& fields, Record& record) {
   if (fields.Has("blocks", !record.inputs.blocks.empty()))
     fields.Objects("blocks", record.inputs.blocks, [](auto& inner, auto& block) { VisitBlock(inner, block); });
   fields.Optional("decode_groups", record.inputs.decode_groups, 0, kSmallNumber);
+  fields.Optional("guess_places", record.inputs.guess_places, 0, kSmallNumber);
+  fields.Optional("confirmed", record.inputs.confirmed, 0, kWholeNumber);
   fields.Object("job", record.inputs.job, [](auto& inner, auto& job) { VisitJob(inner, job); });
 }
 

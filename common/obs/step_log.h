@@ -10,8 +10,9 @@
 // and, for a replay (StepInputs), where there are any: "job" (with the first micro-batch), "commands"
 // ({"add":7,"confirmed":3,"prompt_tokens":..,"output_tokens":..,"max_new_tokens":..} or {"cancel":7,"confirmed":4})
 // and "decode_groups". Slices of a model with recurrent layers have "state_read" and "state_write": slots, the first
-// absent where a sequence begins at zeros. "define_grammars" and "drop_grammars" are ids. Where the job asks for an
-// account of every step (common/step/step_part.h), a stage has "parts", those that are not 0:
+// absent where a sequence begins at zeros. The slice of a guess has "guess":"right" or "guess":"void", and its
+// micro-batch "confirmed"; "guess_places" stands beside "decode_groups". "define_grammars" and "drop_grammars" are ids.
+// Where the job asks for an account of every step (common/step/step_part.h), a stage has "parts", those that are not 0:
 // [{"part":"head","busy_ns":..,"wait_ns":..,"bytes":..},..].
 //
 // Times are microseconds of MonotonicUs() of the host that took them (common/base/clock.h): those of one host are

@@ -66,6 +66,8 @@ struct StepInputs {
   std::vector<RecordedCommand> commands;  // since the micro-batch before, in order
   std::vector<RecordedBlock> blocks;
   int32_t decode_groups = 0;  // once its own result had come back; 0: not told
+  int32_t guess_places = 0;   // the same, of Scheduler::SetGuessPlaces
+  uint64_t confirmed = 0;     // with guesses: results that had come back when it was composed
   friend bool operator==(const StepInputs&, const StepInputs&) = default;
 };
 
@@ -77,20 +79,27 @@ struct QueueCounts {
   friend bool operator==(const QueueCounts&, const QueueCounts&) = default;
 };
 
+enum class GuessRecord : uint8_t { kNone, kRight, kVoid };  // of a slice: no guess, one that held, one that did not
+
 struct StepRecord {
   struct Slice {
     SequenceId sequence = 0;
     int32_t start = 0, count = 0;
     bool sample = false;
     SlotId state_read = kNoSlot, state_write = kNoSlot;
+    GuessRecord guess = GuessRecord::kNone;
   };
   StepRecord() = default;
   StepRecord(const MicroBatch& batch, const StepResult& result)
       : number(batch.number), shutdown(batch.shutdown), drop_grammars(batch.drop_grammars), times(result.times) {
     for (const GrammarDefinition& definition : batch.define_grammars) define_grammars.push_back(definition.id);
     slices.reserve(batch.slices.size());
+    size_t sampled = 0;
     for (const SequenceSlice& slice : batch.slices) {
       slices.push_back({slice.sequence, slice.start, slice.count, slice.sample, slice.state_read, slice.state_write});
+      const bool is_void = slice.sample && sampled < result.sampled.size() && result.sampled[sampled].is_void;
+      if (slice.guess) slices.back().guess = is_void ? GuessRecord::kVoid : GuessRecord::kRight;
+      if (slice.sample) ++sampled;
     }
   }
 
@@ -106,14 +115,21 @@ struct StepRecord {
            (queues.blocks_used.size() + queues.blocks_free.size()) * sizeof(int32_t);
   }
 
-  // A slice of one sampled row is taken for a decode row, though it may be a prompt's last.
+  // A slice of one sampled row that is no guess is taken for a decode row, though it may be a prompt's last.
   int64_t rows() const {
     int64_t rows = 0;
     for (const Slice& slice : slices) rows += slice.count;
     return rows;
   }
   int64_t decode_rows() const {
-    return std::count_if(slices.begin(), slices.end(), [](const Slice& s) { return s.count == 1 && s.sample; });
+    return std::count_if(slices.begin(), slices.end(),
+                         [](const Slice& s) { return s.count == 1 && s.sample && s.guess == GuessRecord::kNone; });
+  }
+  int64_t guess_rows() const {
+    return std::count_if(slices.begin(), slices.end(), [](const Slice& s) { return s.guess != GuessRecord::kNone; });
+  }
+  int64_t void_rows() const {
+    return std::count_if(slices.begin(), slices.end(), [](const Slice& s) { return s.guess == GuessRecord::kVoid; });
   }
 
   uint64_t number = 0;

@@ -56,9 +56,11 @@ struct OpenSequence {
 // A run of consecutive rows of one sequence: a prefill chunk, or one decode row. Never empty.
 struct SequenceSlice {
   SequenceId sequence = 0;
-  int32_t start = 0;             // position of the first row; equals the rows of this sequence sent so far
+  // Position of the first row: the rows of this sequence sent so far; or, of one sampled row whose token is known, less
+  // by up to the guesses that a job allows: a rewind, over rows that were all sent as guesses.
+  int32_t start = 0;
   int32_t count = 0;             // rows
-  std::vector<TokenId> tokens;   // [count]; only frames to the first stage carry them, elsewhere empty
+  std::vector<TokenId> tokens;   // [count]; of a guess on every hop, else in frames to the first stage, elsewhere empty
   BlockLists new_blocks;         // empty, or [groups] of the same length: appended to the sequence's block tables
                                  // before the rows are computed
   bool sample = false;           // the last row is sampled: the token for position start + count is wanted
@@ -72,6 +74,10 @@ struct SequenceSlice {
   // kNoSlot. A slot that a slice writes is named by no other slice of the micro-batch, and remembers how many rows it
   // is the state of; one with another number is not read.
   SlotId state_read = kNoSlot, state_write = kNoSlot;
+  // Its one token is a guess, which the last stage judges (GuessHolds): count 1, sample, no targets, start the rows
+  // sent so far. Every stage computes the row; of one whose guess proves wrong nothing is sampled, and right rows
+  // overwrite its keys and values before anybody reads them.
+  bool guess = false;
   friend bool operator==(const SequenceSlice&, const SequenceSlice&) = default;
 };
 
@@ -95,6 +101,13 @@ struct MicroBatch {
   friend bool operator==(const MicroBatch&, const MicroBatch&) = default;
 };
 
+// Whether a guessed row stands, once `tokens` of its sequence are known, the last of them `last`: its position is that
+// of the last one, which is what was guessed. Scheduler and last stage judge by this alone. The stream is ordered, so
+// behind a wrong guess all rows are void until the right one for that position has come.
+inline bool GuessHolds(int64_t start, TokenId guess, int64_t tokens, TokenId last) {
+  return tokens == start + 1 && last == guess;
+}
+
 struct TokenLogprob {
   TokenId token = kNoToken;
   float logprob = 0;
@@ -110,6 +123,8 @@ struct SampledToken {
   std::vector<TokenLogprob> top;  // the K most probable, most probable first
   bool invalid_logits = false;  // the model gave a NaN, +infinity, or nothing above -infinity: the token means nothing
   bool grammar_exhausted = false;  // following the grammar took too many steps: the token means nothing
+  bool is_void =
+      false;  // of a guessed row whose guess proved wrong: it has a sequence and a position, token is kNoToken
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };
 

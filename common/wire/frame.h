@@ -21,7 +21,7 @@
 
 namespace stagecoach {
 
-inline constexpr uint32_t kProtocolVersion = 8;
+inline constexpr uint32_t kProtocolVersion = 9;
 
 // The job of a frame, and the arrangement of its stages, both from the assignment; zeros before that.
 struct JobEpoch {
@@ -39,6 +39,7 @@ struct FrameLimits {
   std::vector<int32_t> group_blocks;   // [groups] of the KV pools
   std::vector<int64_t> group_windows;  // [groups] 0: none; empty where no group has one
   int32_t state_slots = 0;             // of recurrent states; 0: slices name none
+  int32_t most_guesses = 0;            // of a sequence in flight; 0: no slice is a guess
   int32_t block_tokens = 0;
   int32_t max_rows = 0;  // of a micro-batch
   int32_t max_slices = 0;
@@ -52,7 +53,8 @@ struct FrameLimits {
   // opened earlier and holds a block of every group, unless no row of it was sent yet.
   int64_t MaxFrees() const;
   int64_t MaxGrammars() const { return MostGrammars(max_slices); }  // that the last stage has
-  // Blocks of `rows` rows in every group. A slice brings BlocksFor(start + count) - BlocksFor(start) new ones of each.
+  // Blocks of `rows` rows in every group. A slice brings BlocksFor(start + count) - BlocksFor(start) new ones of each;
+  // with most_guesses, one of a sampled row may bring none.
   int64_t BlocksFor(int64_t rows) const { return (rows + block_tokens - 1) / block_tokens; }
 
   // Upper bounds from the longest varints. So much memory is reserved; only pages that frames reach are touched.
@@ -80,8 +82,8 @@ struct StepFrame {
 };
 
 // Encodes into `buffer`. With frame.has_hidden the payload (batch.rows() * hidden * WireTypeBytes) is already at
-// buffer->payload(), and the slices' token ids are left out; frame.hidden is ignored. kInvalidArgument, with nothing
-// written: header or payload exceed the limits or the buffer.
+// buffer->payload(), and the slices' token ids are left out, but for guesses; frame.hidden is ignored.
+// kInvalidArgument, with nothing written: header or payload exceed the limits or the buffer.
 absl::Status EncodeStep(const FrameLimits& limits, const StepFrame& frame, FrameBuffer* buffer);
 // `expect_hidden`: whether this hop carries hidden states. `expected_number`: the next micro-batch's number. The
 // receiver itself checks what depends on history: open sequences, next rows, free blocks.

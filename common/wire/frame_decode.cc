@@ -161,7 +161,9 @@ absl::Status CheckCount(absl::string_view at, absl::string_view field, size_t fo
                     absl::StrCat(expected, " entries (start ", slice.start, ", count ", slice.count, ")"));
 }
 
+// With guesses, a row that goes back over some may find the blocks of later rows in its table: that the stages know.
 absl::Status CheckNewBlocks(const FrameLimits& limits, const std::string& at, const SequenceSlice& slice) {
+  if (limits.most_guesses > 0 && slice.count == 1 && slice.sample && slice.new_blocks.empty()) return absl::OkStatus();
   const int64_t blocks = limits.BlocksFor(int64_t{slice.start} + slice.count) - limits.BlocksFor(slice.start);
   const size_t groups = blocks > 0 ? limits.group_blocks.size() : 0;
   if (slice.new_blocks.size() != groups) {
@@ -192,12 +194,24 @@ absl::Status CheckState(const FrameLimits& limits, const std::string& at, const 
   return check(".state_write", slice.state_write, limits.state_slots > 0);
 }
 
+// What else makes a guess, the stages know.
+absl::Status CheckGuess(const FrameLimits& limits, const std::string& at, const SequenceSlice& slice) {
+  if (!slice.guess) return absl::OkStatus();
+  if (limits.most_guesses == 0) return FieldError(absl::StrCat(at, ".guess"), "set", "not set: the job has no guesses");
+  RETURN_IF_ERROR(CheckRange(at, ".start of a guess", slice.start, 1, limits.context - 1));
+  if (slice.count != 1) return FieldError(absl::StrCat(at, ".count of a guess"), slice.count, 1);
+  if (!slice.sample) return FieldError(absl::StrCat(at, ".sample of a guess"), "not set", "set");
+  return CheckAtMost(at, ".targets of a guess", slice.targets.size(), 0);
+}
+
 absl::Status CheckSlice(const FrameLimits& limits, const std::string& at, const SequenceSlice& slice, bool has_hidden) {
   RETURN_IF_ERROR(CheckRange(at, ".start", slice.start, 0, limits.context - 1));
   RETURN_IF_ERROR(CheckRange(at, ".count", slice.count, 1, limits.max_rows));
   const int64_t end = int64_t{slice.start} + slice.count;
   RETURN_IF_ERROR(CheckRange(at, " end (start + count)", end, 1, limits.context));
-  RETURN_IF_ERROR(CheckCount(at, ".tokens", slice.tokens.size(), has_hidden ? 0 : slice.count, slice));
+  RETURN_IF_ERROR(CheckGuess(limits, at, slice));
+  const bool has_tokens = !has_hidden || slice.guess;
+  RETURN_IF_ERROR(CheckCount(at, ".tokens", slice.tokens.size(), has_tokens ? slice.count : 0, slice));
   RETURN_IF_ERROR(CheckEntries(at, ".tokens", slice.tokens, 0, limits.vocab - 1));
   RETURN_IF_ERROR(CheckNewBlocks(limits, at, slice));
   if (absl::Status status =
@@ -243,6 +257,15 @@ absl::Status CheckSlices(const FrameLimits& limits, const std::vector<SequenceSl
   return limits.state_slots > 0 ? CheckStatesApart(slices) : absl::OkStatus();
 }
 
+// Whether the row was a guess, who sent it knows.
+absl::Status CheckVoid(const FrameLimits& limits, const std::string& at, const SampledToken& token) {
+  if (limits.most_guesses == 0)
+    return FieldError(absl::StrCat(at, ".is_void"), "set", "not set: the job has no guesses");
+  const SampledToken expected = {.sequence = token.sequence, .position = token.position, .is_void = true};
+  if (token == expected) return absl::OkStatus();
+  return FieldError(at, "void and has a token, a log-probability or an error", "nothing beside sequence and position");
+}
+
 absl::Status CheckSampled(const FrameLimits& limits, const std::vector<SampledToken>& tokens) {
   RETURN_IF_ERROR(CheckAtMost("", "result.sampled", tokens.size(), limits.max_slices));
   Once once;
@@ -250,6 +273,10 @@ absl::Status CheckSampled(const FrameLimits& limits, const std::vector<SampledTo
     const std::string at = absl::StrCat("result.sampled[", i, "]");
     RETURN_IF_ERROR(once.Add(at, ".sequence", tokens[i].sequence));
     RETURN_IF_ERROR(CheckRange(at, ".position", tokens[i].position, 1, limits.context));
+    if (tokens[i].is_void) {
+      RETURN_IF_ERROR(CheckVoid(limits, at, tokens[i]));
+      continue;
+    }
     RETURN_IF_ERROR(CheckRange(at, ".token", tokens[i].token, 0, limits.vocab - 1));
     RETURN_IF_ERROR(CheckAtMost(at, ".top", tokens[i].top.size(), kMaxLogprobs));
     for (const TokenLogprob& top : tokens[i].top) {
@@ -378,6 +405,7 @@ SequenceSlice Get(const pb::SequenceSlice& in) {
   slice.released_blocks = Get(in.released_blocks());
   slice.state_read = GetSlot(in.state_read());
   slice.state_write = GetSlot(in.state_write());
+  slice.guess = in.guess();
   return slice;
 }
 

@@ -19,13 +19,14 @@ void Put(const SequenceSlice& slice, bool with_tokens, pb::SequenceSlice* out) {
   out->set_sequence(slice.sequence);
   out->set_start(slice.start);
   out->set_count(slice.count);
-  if (with_tokens) Put(slice.tokens, out->mutable_tokens());
+  if (with_tokens || slice.guess) Put(slice.tokens, out->mutable_tokens());
   for (const std::vector<BlockId>& blocks : slice.new_blocks) Put(blocks, out->add_new_blocks()->mutable_blocks());
   out->set_sample(slice.sample);
   Put(slice.targets, out->mutable_targets());
   Put(slice.released_blocks, out->mutable_released_blocks());
   out->set_state_read(slice.state_read + 1);  // 0, which takes no bytes: none
   out->set_state_write(slice.state_write + 1);
+  out->set_guess(slice.guess);
 }
 
 void Put(const MicroBatch& batch, bool with_tokens, pb::StepHeader* out) {

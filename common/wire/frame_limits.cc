@@ -39,6 +39,7 @@ constexpr size_t kDefinitionBytes = (kTwoByteTag + kId) + (kTag + kWide) + kMess
 constexpr size_t kSliceBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + 2 * kMessage + (kTag + 1);
 constexpr size_t kStatesBytes = 2 * (kTwoByteTag + kId);          // the slots of a slice
 constexpr size_t kBlockListBytes = kTwoByteTag + kId + kMessage;  // of one group, without the ids
+// A void one has less.
 constexpr size_t kSampledBytes = kMessage + (kTag + kWide) + 2 * (kTag + kId) + (kTag + 4) + (kTag + 1) +
                                  (kTwoByteTag + 1) + kMaxLogprobs * (kSmallMessage + (kTag + kId) + (kTag + 4));
 // Without the entries of its lists.
@@ -80,7 +81,9 @@ size_t FrameLimits::MaxStepHeaderBytes() const {
   const size_t blocks = group_blocks.size() * (2 * slices * kBlockListBytes + kId * (new_blocks + shared_blocks));
   const size_t released = group_windows.empty() ? 0 : slices * (kMessage + kId * group_blocks.size());
   const size_t states = state_slots == 0 ? 0 : slices * kStatesBytes;
-  const size_t step = frees + grammars + opens + slices * kSliceBytes + lists + blocks + released + states + (kTag + 1);
+  const size_t guesses = most_guesses == 0 ? 0 : slices * (kTwoByteTag + 1);
+  const size_t step =
+      frees + grammars + opens + slices * kSliceBytes + lists + blocks + released + states + guesses + (kTag + 1);
   return internal::MaxPrefixBytes(kHeaderBytes + TimesBytes(*this) + ChecksumBytes(*this) + step);
 }
 

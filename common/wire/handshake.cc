@@ -116,6 +116,7 @@ FrameLimits LimitsOf(const pb::StageAssignment& assignment, int64_t hidden, int6
   limits.group_blocks.assign(assignment.group_blocks().begin(), assignment.group_blocks().end());
   limits.group_windows.assign(assignment.group_windows().begin(), assignment.group_windows().end());
   limits.state_slots = assignment.state_slots();
+  limits.most_guesses = assignment.most_guesses();
   limits.block_tokens = assignment.block_tokens();
   limits.max_rows = assignment.max_rows();
   limits.max_slices = assignment.max_slices();

@@ -57,6 +57,8 @@ pb::SampledToken ToProto(const SampledToken& token) {
   pb::SampledToken out;
   out.set_sequence(token.sequence);
   out.set_position(token.position);
+  out.set_is_void(token.is_void);
+  if (token.is_void) return out;
   out.set_token(token.token);
   out.set_logprob(token.logprob);
   for (const TokenLogprob& top : token.top) {
@@ -73,7 +75,8 @@ SampledToken FromProto(const pb::SampledToken& token) {
   SampledToken out;
   out.sequence = token.sequence();
   out.position = token.position();
-  out.token = token.token();
+  out.is_void = token.is_void();
+  out.token = token.is_void() && token.token() == 0 ? kNoToken : token.token();
   out.logprob = token.logprob();
   for (const pb::TokenLogprob& top : token.top()) out.top.push_back({top.token(), top.logprob()});
   out.invalid_logits = token.invalid_logits();

@@ -45,6 +45,20 @@ std::string StageTable(const RunSummary& summary) {
   return table.Text();
 }
 
+// Empty without guesses.
+std::string GuessText(const pb::JobStatistics& job) {
+  if (job.guesses() == 0) return "";
+  const double right = static_cast<double>(job.guesses_right()) / static_cast<double>(job.guesses());
+  std::string text = absl::StrFormat(
+      "guesses      %d rows sent ahead, %d tokens right (%.1f %%), %d rows void in %.3f s of the stages' time\n",
+      job.guesses(), job.guesses_right(), 100 * right, job.guesses_void(), job.void_s());
+  if (job.guessers_size() < 2) return text;
+  for (const pb::GuesserStatistics& guesser : job.guessers()) {
+    absl::StrAppendFormat(&text, "  %-10s %d of %d right\n", guesser.name(), guesser.right(), guesser.tried());
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string HugePageText(const google::protobuf::RepeatedPtrField<pb::StageSummary>& stages) {
@@ -82,6 +96,7 @@ std::string StatisticsText(const RunSummary& summary) {
   if (summary.job.has_value()) {
     absl::StrAppendFormat(&text, "bubble       %.1f %% of the stages' time, floor for this work %.1f %%\n",
                           100 * summary.job->bubble(), 100 * summary.job->bubble_floor());
+    absl::StrAppend(&text, GuessText(*summary.job));
     // The bubble alone rewards many small passes, and each pass reads all weights again.
     absl::StrAppendFormat(&text,
                           "efficiency   %.1f rows a pass over the weights; where sequences decode, %.1f of them\n",
@@ -124,6 +139,12 @@ Json TimingsJson(const RunSummary& summary) {
   json["prefix_query_tokens"] = job.prefix_query_tokens();
   json["prefix_hit_tokens"] = job.prefix_hit_tokens();
   json["prefix_stateless_tokens"] = job.prefix_stateless_tokens();
+  if (job.guesses() > 0) {
+    json["guesses"] = job.guesses();
+    json["guesses_right"] = job.guesses_right();
+    json["guesses_void"] = job.guesses_void();
+    json["void_s"] = job.void_s();
+  }
   json["rows_per_pass"] = RowsAPass(job);
   json["decode_rows_per_pass"] = DecodeRowsAPass(job);
   return json;

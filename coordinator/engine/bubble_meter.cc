@@ -17,7 +17,7 @@ void BubbleMeter::Submitted(uint64_t number, int64_t now_us) {
   in_flight_[number] = {now_us, last_confirmed_us_};
 }
 
-void BubbleMeter::Confirmed(const StepResult& result, int64_t now_us) {
+void BubbleMeter::Confirmed(const StepResult& result, int64_t now_us, double void_share) {
   const auto entry = in_flight_.find(result.number);
   if (entry == in_flight_.end()) return;
   double at = entry->second.ready_us;
@@ -28,6 +28,7 @@ void BubbleMeter::Confirmed(const StepResult& result, int64_t now_us) {
     Stage& stage = stages_[times.stage];
     const int64_t compute = std::clamp<int64_t>(times.end_us - times.start_us, 0, most_compute_us);
     Add(compute, &stage.compute_us);
+    Add(std::llround(static_cast<double>(std::min(compute, kMostUs)) * void_share), &stage.void_us);
     const bool told_before = times.send_start_us != 0 && times.send_start_us == stage.send_start_us;
     if (!told_before) Sent(times.send_start_us, std::clamp<int64_t>(times.send_us, 0, most_send_us), &stage);
     stage.send_start_us = times.send_start_us;
@@ -47,10 +48,10 @@ void BubbleMeter::Sent(int64_t start_us, int64_t us, Stage* stage) {
 }
 
 double BubbleMeter::BubbleOf(double span_us) const {
-  double compute = 0;
-  for (const Stage& stage : stages_) compute += static_cast<double>(stage.compute_us);
+  double work = 0;
+  for (const Stage& stage : stages_) work += static_cast<double>(stage.compute_us - stage.void_us);
   const double total = span_us * static_cast<double>(stages_.size());
-  return total > 0 ? std::clamp(1 - compute / total, 0.0, 1.0) : 0;
+  return total > 0 ? std::clamp(1 - work / total, 0.0, 1.0) : 0;
 }
 
 int64_t BubbleMeter::busy_us(int64_t now_us) const {

@@ -5,7 +5,10 @@
 // the same work. The floor replays the run in an ideal pipeline: stages take the measured times, work on one
 // micro-batch at a time and in order, hops and the coordinator take no time, and a micro-batch enters as soon as the
 // result it waited for (the last one confirmed before its submit) is there. Idle time left then is due to the work: too
-// few sequences, fill and drain, uneven stages. Pure; not thread-safe.
+// few sequences, fill and drain, uneven stages.
+//
+// Rows that prove void (SampledToken::is_void) are computed for nothing: their part of a stage's time is busy, but no
+// work, so it counts as bubble. Pure; not thread-safe.
 
 #include <cmath>
 #include <cstdint>
@@ -22,16 +25,18 @@ class BubbleMeter {
 
   void Submitted(uint64_t number, int64_t now_us);
   // `result.times`: of each stage. Reported compute and send times are capped by what this clock permits.
-  void Confirmed(const StepResult& result, int64_t now_us);
+  // void_share: of its rows.
+  void Confirmed(const StepResult& result, int64_t now_us, double void_share = 0);
 
   // Up to now; what is in flight has brought no times of stages yet.
   int64_t busy_us(int64_t now_us) const;  // with at least one micro-batch in flight
   int64_t compute_us(int stage) const { return stages_[stage].compute_us; }
+  int64_t void_us(int stage) const { return stages_[stage].void_us; }  // of it, for void rows
   // In which at least one frame was being sent, of the sends that were told.
   int64_t send_us(int stage) const { return stages_[stage].send_us; }
   // Moving average of a send, in which each counts for an eighth. 0: none yet.
   int64_t hop_us(int stage) const { return std::llround(stages_[stage].hop_us); }
-  double Measured(int64_t now_us) const;  // 1 - sum of compute / (stages x busy time); 0 before any work
+  double Measured(int64_t now_us) const;  // 1 - sum of (compute - void) / (stages x busy time); 0 before any work
   double Floor() const;                   // the same of the ideal pipeline
 
  private:
@@ -40,9 +45,9 @@ class BubbleMeter {
     double ready_us;  // ideal pipeline: when it could enter
   };
   struct Stage {
-    int64_t compute_us = 0, send_us = 0;  // measured; at most kMostUs
-    int64_t send_start_us = 0;            // of the send told last
-    int64_t sent_until_us = 0;            // the latest end of those told
+    int64_t compute_us = 0, send_us = 0, void_us = 0;  // measured; at most kMostUs
+    int64_t send_start_us = 0;                         // of the send told last
+    int64_t sent_until_us = 0;                         // the latest end of those told
     double hop_us = 0;
     double free_us = 0;  // ideal pipeline: when it is free again
   };

@@ -29,18 +29,21 @@ std::optional<int64_t> SlowestUs(const StepResult& result, int64_t most_us) {
 }  // namespace
 
 Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab,
-               StepSink* steps, GroupPlanner* groups, RequestCheck check)
+               StepSink* steps, GroupPlanner* groups, Speculator* speculator, RequestCheck check)
     : pipeline_(pipeline),
       scheduler_(scheduler),
       front_(front),
       clock_(clock),
       steps_(steps),
       groups_(groups),
+      speculator_(speculator),
       vocab_(vocab),
       check_(std::move(check)),
       bubble_(pipeline->stages()),
       waits_(clock->NowUs()),
-      reported_us_(clock->NowUs()) {}
+      reported_us_(clock->NowUs()) {
+  if (speculator_ != nullptr) scheduler_->SetGuessFeed(speculator_);
+}
 
 absl::Status Engine::Step() {
   RETURN_IF_ERROR(TakeCommands());
@@ -96,11 +99,14 @@ absl::Status Engine::Take(SubmitCommand command) {
   recorded.grammar_bytes = static_cast<int64_t>(spec.grammar.size());
   absl::Status status = CheckTokenIds("prompt", spec.prompt, vocab_);
   if (status.ok()) status = CheckTokenIds("output", spec.output, vocab_);
+  if (status.ok()) status = CheckTokenIds("prediction", spec.prediction, vocab_);
   if (status.ok()) status = CheckSamplingParams(spec.sampling, vocab_);
-  if (status.ok() && check_ != nullptr) status = check_(spec);
+  std::optional<GrammarMatcher> grammar;
+  if (status.ok() && check_ != nullptr) status = check_(spec, &grammar);
   const bool valid = status.ok();  // what is not is no request that has ended, whatever the error
   if (valid) status = scheduler_->Add(std::move(spec));
   if (status.ok()) {
+    if (speculator_ != nullptr) speculator_->Open(*scheduler_->Find(id), std::move(grammar));
     reporting_ += live.reports_progress ? 1 : 0;
     live_[id] = live;
     sequence_of_[request] = id;
@@ -122,7 +128,9 @@ absl::Status Engine::Take(const CancelCommand& command) {
   const auto entry = sequence_of_.find(command.request);
   if (entry == sequence_of_.end()) return absl::OkStatus();  // it finished while the command was on its way
   RequestEnd end = {.request = command.request, .reason = FinishReason::kCancelled};
-  end.cost = CostOf(live_.at(entry->second), clock_->NowUs());
+  Live& live = live_.at(entry->second);
+  if (speculator_ != nullptr) live.prediction = speculator_->Close(entry->second);
+  end.cost = CostOf(live, clock_->NowUs());
   const Sequence* sequence = scheduler_->Find(entry->second);
   end.cost.preemptions = sequence->preemptions;
   end.cost.cached_tokens = sequence->cached_tokens;
@@ -158,6 +166,8 @@ absl::Status Engine::Submit(MicroBatch batch) {
     if (live.admitted_us == 0) live.admitted_us = now_us;
   }
   const auto in_flight = static_cast<int32_t>(in_flight_.size() + 1);
+  const auto is_guess = [](const SequenceSlice& slice) { return slice.guess; };
+  if (std::any_of(batch.slices.begin(), batch.slices.end(), is_guess)) inputs_.confirmed = confirmed_;
   if (steps_ != nullptr && batch.number == 0) RecordJob();
   if (steps_ != nullptr && scheduler_->options().prefix_caching) RecordFilled(batch);
   in_flight_.push_back({std::move(batch), ready_us_, now_us, in_flight, std::exchange(inputs_, {})});
@@ -176,12 +186,21 @@ absl::Status Engine::TakeResult(const StepResult& result) {
         absl::StrCat("the last stage sent a result that is not of what it was given: ", events.status().message()));
   }
   RETURN_IF_ERROR(events.status());
+  if (speculator_ != nullptr) TakeOutcomes(*events);
   if (reporting_ > 0) ReportPrompts(arrived_us);
   if (!result.layer_checksums.empty()) RETURN_IF_ERROR(ReportChecksums(result));
+  if (steps_ != nullptr && scheduler_->options().prefix_caching) RecordHeld(result);
   Confirm(result, arrived_us);
   for (SequenceEvent& event : *events) TakeEvent(std::move(event), arrived_us);
   if (!events_.empty()) events_.at_us = arrived_us;
   return absl::OkStatus();
+}
+
+void Engine::TakeOutcomes(const std::vector<SequenceEvent>& events) {
+  for (const SequenceEvent& event : events) {
+    const PredictionCost cost = speculator_->Confirmed(event, scheduler_->Find(event.sequence));
+    if (const auto entry = live_.find(event.sequence); entry != live_.end()) entry->second.prediction = cost;
+  }
 }
 
 void Engine::TakeEvent(SequenceEvent event, int64_t now_us) {
@@ -200,7 +219,9 @@ void Engine::TakeEvent(SequenceEvent event, int64_t now_us) {
     delta.request = live.request;
     delta.tokens = std::move(event.tokens);
     delta.scores = std::move(event.scores);
-    if (!live.told.has_value() || live.told->preemptions != cost.preemptions) delta.cost = live.told = cost;
+    const bool told =
+        live.told.has_value() && live.told->preemptions == cost.preemptions && live.told->prediction == cost.prediction;
+    if (!told) delta.cost = live.told = cost;
   }
   if (!event.finished.has_value()) return;
   End({.request = live.request, .reason = event.finished, .error = std::move(event.error), .cost = cost});
@@ -225,7 +246,7 @@ void Engine::ReportPrompts(int64_t now_us) {
   }
 }
 
-// Of the rows of the oldest micro-batch, which has come back: to each request its own.
+// Of the rows of the oldest micro-batch, which has come back: to each request its own, without void ones.
 absl::Status Engine::ReportChecksums(const StepResult& result) {
   const MicroBatch& batch = in_flight_.front().batch;
   const auto rows = static_cast<size_t>(batch.rows());
@@ -234,8 +255,10 @@ absl::Status Engine::ReportChecksums(const StepResult& result) {
                                                " checksums of layers for a micro-batch of ", rows, " rows"));
   }
   auto first = result.layer_checksums.begin();
+  auto sampled = result.sampled.begin();
   for (const SequenceSlice& slice : batch.slices) {
-    if (const auto entry = live_.find(slice.sequence); entry != live_.end()) {
+    const bool is_void = slice.sample && (sampled++)->is_void;
+    if (const auto entry = live_.find(slice.sequence); entry != live_.end() && !is_void) {
       RowChecksums own = {.start = slice.start, .rows = slice.count, .values = {}};
       for (size_t layer = 0; layer < result.layer_checksums.size() / rows; ++layer) {
         const auto begin = first + static_cast<std::ptrdiff_t>(layer * rows);
@@ -252,9 +275,11 @@ absl::Status Engine::ReportChecksums(const StepResult& result) {
 
 // What the engine knows of it.
 RequestCost Engine::CostOf(const Live& live, int64_t now_us) {
-  if (live.admitted_us == 0) return {.queue_us = now_us - live.arrived_us};
-  const int64_t end_us = live.first_token_us == 0 ? now_us : live.first_token_us;
-  return {.queue_us = live.admitted_us - live.arrived_us, .prefill_us = end_us - live.admitted_us};
+  RequestCost cost = {.queue_us = now_us - live.arrived_us, .prediction = live.prediction};
+  if (live.admitted_us == 0) return cost;
+  cost.queue_us = live.admitted_us - live.arrived_us;
+  cost.prefill_us = (live.first_token_us == 0 ? now_us : live.first_token_us) - live.admitted_us;
+  return cost;
 }
 
 void Engine::End(RequestEnd end) {
@@ -292,8 +317,10 @@ EngineStatus Engine::Status() const {
   status.bubble = bubble_.Measured(now_us);
   status.bubble_floor = bubble_.Floor();
   for (int stage = 0; stage < pipeline_->stages(); ++stage) {
-    status.stages.push_back({bubble_.compute_us(stage), bubble_.send_us(stage), bubble_.hop_us(stage)});
+    status.stages.push_back(
+        {bubble_.compute_us(stage), bubble_.send_us(stage), bubble_.hop_us(stage), bubble_.void_us(stage)});
   }
+  if (speculator_ != nullptr) status.guessers = speculator_->counts();
   status.waiting = scheduler_->waiting();
   status.running = scheduler_->running();
   status.running_by_class = scheduler_->RunningByClass();
@@ -323,12 +350,15 @@ void Engine::WaitForWork() {
 // The oldest micro-batch in flight is done.
 void Engine::Confirm(const StepResult& result, int64_t now_us) {
   Submitted& oldest = in_flight_.front();
-  bubble_.Confirmed(result, now_us);
-  if (groups_ != nullptr && !oldest.batch.shutdown) PlanGroups(result, oldest, now_us);
+  const int64_t void_rows = std::count_if(result.sampled.begin(), result.sampled.end(),
+                                          [](const SampledToken& token) { return token.is_void; });
+  const int64_t rows = std::max(oldest.batch.rows(), 1);
+  bubble_.Confirmed(result, now_us, static_cast<double>(void_rows) / static_cast<double>(rows));
+  if (groups_ != nullptr && !oldest.batch.shutdown) PlanGroups(result, oldest, void_rows, now_us);
   if (steps_ != nullptr) Record(result, now_us, &oldest);
-  if (const std::optional<int64_t> us = SlowestUs(result, now_us - oldest.submitted_us); us && !oldest.batch.shutdown) {
-    scheduler_->ObserveStepTime(oldest.batch, *us);
-  }
+  // Without the output head of its void rows it took less than others will.
+  const std::optional<int64_t> us = SlowestUs(result, now_us - oldest.submitted_us);
+  if (us.has_value() && void_rows == 0 && !oldest.batch.shutdown) scheduler_->ObserveStepTime(oldest.batch, *us);
   ++confirmed_;
   in_flight_.pop_front();
 }
@@ -340,6 +370,7 @@ void Engine::Record(const StepResult& result, int64_t now_us, Submitted* submitt
   record.confirm_us = now_us;
   record.inputs = std::move(submitted->inputs);
   record.inputs.decode_groups = scheduler_->decode_groups();
+  record.inputs.guess_places = scheduler_->guess_places();
   record.queues = {.waiting = scheduler_->waiting(),
                    .running = scheduler_->running(),
                    .in_flight = static_cast<int32_t>(in_flight_.size()) - 1};
@@ -356,32 +387,52 @@ void Engine::RecordJob() {
       options, options, pipeline_->stages(), options.reads.experts, options.reads.chosen, scheduler_->decode_groups()};
 }
 
-// What prompts are made of is recorded with them.
+// What prompts are made of is recorded with them; what guesses fill, once they held (RecordHeld).
 void Engine::RecordFilled(const MicroBatch& batch) {
-  const int64_t tokens = scheduler_->options().block_tokens;
   for (const SequenceSlice& slice : batch.slices) {
-    const int64_t begin = slice.start / tokens, end = (int64_t{slice.start} + slice.count) / tokens;
-    if (begin == end) continue;
-    const Sequence& sequence = *scheduler_->Find(slice.sequence);
-    const SequenceSpec& spec = sequence.spec();
-    const auto known = static_cast<int64_t>(spec.prompt.size() + spec.output.size()) / tokens;
-    for (int64_t block = std::max(begin, known); block < end; ++block) {
-      const uint64_t hash = sequence.block_hashes[static_cast<size_t>(block)];
-      inputs_.blocks.push_back({slice.sequence, block, hash & kRecordedHashMask});
-    }
+    if (!slice.guess) RecordBlocks(*scheduler_->Find(slice.sequence), slice.start, int64_t{slice.start} + slice.count);
   }
 }
 
-// What the times of this result teach about how decode rows are best grouped.
-void Engine::PlanGroups(const StepResult& result, const Submitted& submitted, int64_t now_us) {
+// Of sequences that go on: what a preempted one had filled is recorded when it is computed again.
+void Engine::RecordHeld(const StepResult& result) {
+  auto sampled = result.sampled.begin();
+  for (const SequenceSlice& slice : in_flight_.front().batch.slices) {
+    const bool is_void = slice.sample && (sampled++)->is_void;
+    if (!slice.guess || is_void) continue;
+    const Sequence* sequence = scheduler_->Find(slice.sequence);
+    if (sequence == nullptr || sequence->state() != SequenceState::kDecoding) continue;
+    RecordBlocks(*sequence, slice.start, int64_t{slice.start} + 1);
+  }
+}
+
+// Those that rows [start, end) fill.
+void Engine::RecordBlocks(const Sequence& sequence, int64_t start, int64_t end) {
+  const int64_t tokens = scheduler_->options().block_tokens;
+  if (start / tokens == end / tokens) return;
+  const SequenceSpec& spec = sequence.spec();
+  const auto known = static_cast<int64_t>(spec.prompt.size() + spec.output.size()) / tokens;
+  for (int64_t block = std::max(start / tokens, known); block < end / tokens; ++block) {
+    const uint64_t hash = sequence.block_hashes[static_cast<size_t>(block)];
+    inputs_.blocks.push_back({spec.id, block, hash & kRecordedHashMask});
+  }
+}
+
+// What the times of this result teach about how decode rows are best grouped, and who guesses.
+void Engine::PlanGroups(const StepResult& result, const Submitted& submitted, int64_t void_rows, int64_t now_us) {
   int64_t decode_rows = 0;
   for (const SequenceSlice& slice : submitted.batch.slices) decode_rows += slice.count == 1 && slice.sample ? 1 : 0;
   groups_->Confirmed({.decode_rows = decode_rows,
                       .prefill_rows = submitted.batch.rows() - decode_rows,
                       .in_flight = std::max(submitted.in_flight, static_cast<int32_t>(in_flight_.size())),
                       .round_trip_us = now_us - submitted.submitted_us,
-                      .times = result.times});
-  scheduler_->SetDecodeGroups(groups_->Groups(scheduler_->decoding()));
+                      .times = result.times,
+                      .void_rows = void_rows});
+  if (speculator_ == nullptr) return scheduler_->SetDecodeGroups(groups_->Groups(scheduler_->decoding()));
+  const GroupChoice choice = groups_->Choose(scheduler_->decoding(), speculator_->shares(), /*guess_us=*/0);
+  scheduler_->SetDecodeGroups(choice.groups);
+  scheduler_->SetGuessPlaces(choice.guess_places);
+  speculator_->SetRows(choice.guess_rows, choice.shares_from);
 }
 
 absl::Status Engine::ShutDownStages() {

@@ -8,16 +8,19 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/base/clock.h"
+#include "common/grammar/matcher.h"
 #include "common/obs/step_record.h"
 #include "common/transport/wait_ladder.h"
 #include "coordinator/engine/bubble_meter.h"
 #include "coordinator/engine/front.h"
+#include "coordinator/guess/speculator.h"
 #include "coordinator/pipeline/pipeline.h"
-#include "coordinator/schedule/group_planner.h"
+#include "coordinator/schedule/groups/group_planner.h"
 #include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
@@ -49,11 +52,12 @@ class SystemClock : public EngineClock {
 class Engine {
  public:
   // All pointers outlive the engine; `steps`, which is told of every micro-batch, may be nullptr. `vocab`: of the
-  // model, which requests are checked against. `groups`: chooses the scheduler's decode groups; nullptr: they stay as
-  // they are. `check`: refuses requests that the stages could not compute; nullptr: they take any.
-  using RequestCheck = std::function<absl::Status(const SequenceSpec&)>;
+  // model, which requests are checked against. `groups`: chooses the scheduler's decode groups, and who guesses;
+  // nullptr: they stay as they are. `speculator`: guesses; nullptr: nobody. `check`: refuses requests that the stages
+  // could not compute, and says where the output of one with a grammar stands; nullptr: they take any.
+  using RequestCheck = std::function<absl::Status(const SequenceSpec&, std::optional<GrammarMatcher>*)>;
   Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab, StepSink* steps,
-         GroupPlanner* groups = nullptr, RequestCheck check = nullptr);
+         GroupPlanner* groups = nullptr, Speculator* speculator = nullptr, RequestCheck check = nullptr);
 
   // Admit, fill the pipeline, await one result, fill again where it made room, publish it: the first stage waits for
   // the successor of what came back, the front for nothing. Waits a bounded time when there is nothing to do. While the
@@ -81,6 +85,7 @@ class Engine {
   struct Live {
     RequestId request = 0;
     int64_t arrived_us = 0, admitted_us = 0, first_token_us = 0;
+    PredictionCost prediction;
     std::optional<RequestCost> told;  // in its latest delta that said
     bool reports_progress = false;
     int64_t progress_us = 0, progress = 0;  // told last
@@ -93,6 +98,7 @@ class Engine {
   absl::Status Fill();  // with all that the scheduler gives
   absl::Status Submit(MicroBatch batch);
   absl::Status TakeResult(const StepResult& result);
+  void TakeOutcomes(const std::vector<SequenceEvent>& events);
   void TakeEvent(SequenceEvent event, int64_t now_us);
   void ReportPrompts(int64_t now_us);
   absl::Status ReportChecksums(const StepResult& result);
@@ -105,7 +111,9 @@ class Engine {
   void Record(const StepResult& result, int64_t now_us, Submitted* submitted);
   void RecordJob();
   void RecordFilled(const MicroBatch& batch);
-  void PlanGroups(const StepResult& result, const Submitted& submitted, int64_t now_us);
+  void RecordHeld(const StepResult& result);
+  void RecordBlocks(const Sequence& sequence, int64_t start, int64_t end);
+  void PlanGroups(const StepResult& result, const Submitted& submitted, int64_t void_rows, int64_t now_us);
   void WaitForWork();  // after a turn in which nothing happened
 
   Pipeline* const pipeline_;
@@ -114,6 +122,7 @@ class Engine {
   EngineClock* const clock_;
   StepSink* const steps_;
   GroupPlanner* const groups_;
+  Speculator* const speculator_;
   const int64_t vocab_;
   const RequestCheck check_;
   BubbleMeter bubble_;

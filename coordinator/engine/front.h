@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
+#include "coordinator/guess/speculator.h"
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/scheduler.h"
 
@@ -37,6 +38,7 @@ struct RequestCost {
   int64_t prefill_us = 0;     // from then to its first token, or to its end without tokens
   int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
   int64_t preemptions = 0;
+  PredictionCost prediction;
 };
 
 struct RequestDelta {
@@ -44,7 +46,7 @@ struct RequestDelta {
   absl::InlinedVector<SampledToken, 1> tokens;  // new ones, in order
   std::vector<TargetLogprobs> scores;           // the rows that were asked for
   std::vector<RowChecksums> checksums;          // of rows that were computed, where the job asks for them
-  std::optional<RequestCost> cost;              // with the first ones, and after a preemption
+  std::optional<RequestCost> cost;              // with the first ones, after a preemption, and as `prediction` grows
 };
 // How far a prompt is, before its first token.
 struct PromptProgress {
@@ -75,9 +77,11 @@ struct EngineStatus {
   double bubble_floor = 0;  // "
   struct Stage {
     int64_t compute_us = 0, send_us = 0;
-    int64_t hop_us = 0;  // how long a send took of late; 0: there was none
+    int64_t hop_us = 0;   // how long a send took of late; 0: there was none
+    int64_t void_us = 0;  // of compute_us, for rows that proved void
   };
   std::vector<Stage> stages;
+  std::vector<GuesserCounts> guessers;  // where the job has any
   // Now.
   int64_t waiting = 0, running = 0;  // requests
   std::array<int64_t, kPriorityClassCount> running_by_class = {};

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_choices.h"
 #include "common/wire/step_messages.h"
 
 namespace stagecoach {
@@ -25,6 +26,7 @@ SubmitCommand CommandOf(const pb::SubmitRequest& request) {
   if (request.has_conversation_tokens())
     spec.conversation_tokens = std::max<int64_t>(request.conversation_tokens(), -1);
   spec.salt = request.cache_salt();
+  spec.prediction.assign(request.prediction().begin(), request.prediction().end());
   spec.grammar = request.grammar();
   spec.tenant = request.tenant();
   if (request.has_weight()) spec.weight = request.weight();
@@ -46,7 +48,19 @@ pb::RequestCost ToProto(const RequestCost& cost) {
   out.set_prefill_us(cost.prefill_us);
   out.set_cached_tokens(cost.cached_tokens);
   out.set_preemptions(cost.preemptions);
+  out.set_predicted_right(cost.prediction.accepted);
+  out.set_predicted_wrong(cost.prediction.rejected);
   return out;
+}
+
+std::string SpeculationOf(const pb::ConfigureJob& job, const JobPlan& plan) {
+  if (job.speculate().empty() || job.speculate() == NameOf(kSpeculations, Speculate::kOff)) return "";
+  if (plan.stages.size() == 1 && job.guess_rows() == 0) return "nothing is guessed: one stage is never idle";
+  if (plan.most_guesses == 0) return "nothing is guessed: only one micro-batch may be in flight";
+  const std::string guesses =
+      absl::StrCat("guesses by suffix, up to ", 1 + plan.most_guesses, " rows of a sequence in flight");
+  return job.guess_rows() > 0 ? absl::StrCat(guesses, ", whatever that costs")
+                              : absl::StrCat(guesses, " where the stages' times say that it pays");
 }
 
 pb::RequestFinished::Reason ReasonOf(const std::optional<FinishReason>& reason) {
@@ -65,7 +79,7 @@ pb::RequestFinished::Reason ReasonOf(const std::optional<FinishReason>& reason) 
 }  // namespace
 
 JobReport::JobReport(const pb::ConfigureJob& job, const JobPlan* plan, const Roster* roster)
-    : block_tokens_(job.block_tokens()), plan_(plan), roster_(roster) {}
+    : block_tokens_(job.block_tokens()), speculation_(SpeculationOf(job, *plan)), plan_(plan), roster_(roster) {}
 
 pb::LoadProgress JobReport::Progress() const {
   pb::LoadProgress progress;
@@ -83,6 +97,7 @@ pb::JobReady JobReport::Ready() const {
   ready.set_micro_batches(plan_->micro_batches);
   for (int stage = 0; stage < roster_->stages(); ++stage) Describe(stage, ready.add_stages());
   ready.set_bf16_dot(plan_->bf16_dot);
+  ready.set_speculation(speculation_);
   return ready;
 }
 
@@ -100,6 +115,16 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   statistics->set_prefix_query_tokens(static_cast<uint64_t>(counters.prefix_queries));
   statistics->set_prefix_hit_tokens(static_cast<uint64_t>(counters.prefix_hits));
   statistics->set_prefix_stateless_tokens(static_cast<uint64_t>(counters.prefix_stateless));
+  statistics->set_guesses(counters.guesses);
+  statistics->set_guesses_right(counters.guesses_right);
+  statistics->set_guesses_void(counters.guesses_void);
+  for (const GuesserCounts& guesser : status.guessers) {
+    if (guesser.tried == 0) continue;
+    pb::GuesserStatistics* out = statistics->add_guessers();
+    out->set_name(guesser.name);
+    out->set_tried(guesser.tried);
+    out->set_right(guesser.right);
+  }
   const double busy_s = status.busy_us * 1e-6;
   statistics->set_busy_s(busy_s);
   statistics->set_bubble(status.bubble);
@@ -112,6 +137,7 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
     summary->set_compute_s(work.compute_us * 1e-6);
     summary->set_send_s(work.send_us * 1e-6);
     summary->set_wait_s(std::max(0.0, busy_s - summary->compute_s()));
+    statistics->set_void_s(statistics->void_s() + work.void_us * 1e-6);
     summary->set_hop_us(work.hop_us);
     summary->set_blocks_used_peak(counters.blocks_used_peak[plan_->full_group()]);
     out.add_heartbeat_age_us(std::max<int64_t>(0, now_us - roster_->stage(stage).heard_us));

@@ -3,6 +3,8 @@
 
 // The front at the other end of a socket, and what a job tells it of itself.
 
+#include <string>
+
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/engine/front.h"
 #include "coordinator/pipeline/roster.h"
@@ -25,6 +27,7 @@ class JobReport {
   void Describe(int stage, pb::StageSummary* out) const;
 
   const int32_t block_tokens_;
+  const std::string speculation_;  // JobReady's
   const JobPlan* const plan_;
   const Roster* const roster_;
 };

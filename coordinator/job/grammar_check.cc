@@ -1,15 +1,15 @@
 #include "coordinator/job/grammar_check.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/grammar/matcher.h"
 #include "common/text/token_bytes.h"
 
 namespace stagecoach {
 
-absl::Status GrammarCheck::Check(const SequenceSpec& spec) {
+absl::Status GrammarCheck::Check(const SequenceSpec& spec, std::optional<GrammarMatcher>* matcher) {
   if (spec.grammar.empty()) return absl::OkStatus();
   if (absl::IsUnknown(vocabulary_.status())) {
     vocabulary_ = ReadGrammarVocabulary(model_->file->metadata(), model_->hyper.vocab);
@@ -25,12 +25,13 @@ absl::Status GrammarCheck::Check(const SequenceSpec& spec) {
         absl::StrCat("a request with a grammar ends where its text is complete, so token ", end,
                      ", which ends a generation, must be one of its stop tokens"));
   }
-  GrammarMatcher matcher(*program_, *vocabulary_);
+  GrammarMatcher follower(*program_, *vocabulary_);
   for (size_t i = 0; i < spec.output.size(); ++i) {
-    if (matcher.Append(spec.output[i])) continue;
+    if (follower.Append(spec.output[i])) continue;
     return absl::InvalidArgumentError(absl::StrCat("the grammar does not allow the request's output: token ",
                                                    spec.output[i], " at place ", i, " of it"));
   }
+  if (matcher != nullptr) *matcher = std::move(follower);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/grammar/grammar_vocabulary.h"
+#include "common/grammar/matcher.h"
 #include "common/grammar/program.h"
 #include "common/model/model_description.h"
 #include "coordinator/request/sequence.h"
@@ -23,8 +24,9 @@ class GrammarCheck {
   //   the model    its vocabulary cannot write any text, or cannot end one
   //   the grammar  it does not decode, or names a token that is not there
   //   the request  a token that ends a generation is none of its stop tokens; its output does not follow the grammar
-  // The vocabulary is read when the first one comes, in about 0.1 s.
-  absl::Status Check(const SequenceSpec& spec);
+  // The vocabulary is read when the first one comes, in about 0.1 s. `matcher`, unless null: becomes the one that has
+  // followed the output; stays as it is without a grammar.
+  absl::Status Check(const SequenceSpec& spec, std::optional<GrammarMatcher>* matcher = nullptr);
 
  private:
   const std::shared_ptr<const ModelDescription> model_;

@@ -14,15 +14,18 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/model/model_description.h"
+#include "common/text/vocabulary.h"
 #include "common/transport/emulated_endpoint.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/guess/speculator.h"
 #include "coordinator/job/channel_front.h"
 #include "coordinator/job/grammar_check.h"
 #include "coordinator/job/job_setup.h"
 #include "coordinator/pipeline/stage_pipeline.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/job_plan.h"
+#include "coordinator/schedule/groups/group_planner.h"
 #include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
@@ -62,14 +65,28 @@ std::vector<int> HostsOf(const std::vector<pb::Hello>& stages) {
   return hosts;
 }
 
+// Guesses for this model. Vocabularies are often padded with tokens that no text has.
+Speculator::Options GuessesOf(const ModelDescription& model, const JobHooks& hooks) {
+  Speculator::Options options = {.suffix = hooks.guesser == nullptr, .vocab = model.hyper.vocab};
+  options.more = hooks.guesser;
+  const absl::StatusOr<Vocabulary> vocabulary = ReadVocabulary(model.file->metadata());
+  if (!vocabulary.ok()) return options;  // whoever needs its texts says why
+  const auto tokens = static_cast<int64_t>(vocabulary->types.size());
+  options.vocab = std::min(options.vocab, tokens);
+  for (TokenId token = 0; token < options.vocab; ++token) {
+    if (vocabulary->types[static_cast<size_t>(token)] == TokenType::kUnused) options.unused.push_back(token);
+  }
+  return options;
+}
+
 class Job {
  public:
-  Job(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel, const PipelineWrapper& wrap)
+  Job(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel, const JobHooks& hooks)
       : endpoint_(endpoint),
         hellos_(hellos),
         stages_(hellos.begin() + 1, hellos.end()),
         channel_(channel),
-        wrap_(wrap) {}
+        hooks_(hooks) {}
 
   absl::Status Run() {
     ASSIGN_OR_RETURN(job_, AwaitConfiguration(channel_));
@@ -132,18 +149,32 @@ class Job {
     report_ = std::make_unique<JobReport>(job_, &plan_, &stage_pipeline_->roster());
     front_ = std::make_unique<ChannelFront>(channel_, report_.get());
     scheduler_ = std::make_unique<Scheduler>(options);
-    if (wrap_ != nullptr) wrapped_ = wrap_(stage_pipeline_.get(), scheduler_.get());
+    if (hooks_.wrap != nullptr) wrapped_ = hooks_.wrap(stage_pipeline_.get(), scheduler_.get());
     Pipeline* pipeline = wrapped_ != nullptr ? wrapped_.get() : stage_pipeline_.get();
-    if (job_.decode_groups() > 0) {
-      scheduler_->SetDecodeGroups(job_.decode_groups());
-    } else {
-      groups_ = std::make_unique<GroupPlanner>(HostsOf(stages_), scheduler_->most_groups(), options.reads);
-    }
+    SetUpDecoding(options);
     grammars_ = std::make_unique<GrammarCheck>(model_);
     engine_ = std::make_unique<Engine>(pipeline, scheduler_.get(), front_.get(), &clock_, model_->hyper.vocab,
-                                       steps_.empty() ? nullptr : &steps_, groups_.get(),
-                                       [this](const SequenceSpec& spec) { return grammars_->Check(spec); });
+                                       steps_.empty() ? nullptr : &steps_, groups_.get(), speculator_.get(),
+                                       [this](const SequenceSpec& spec, std::optional<GrammarMatcher>* matcher) {
+                                         return grammars_->Check(spec, matcher);
+                                       });
     return absl::OkStatus();
+  }
+
+  // How decode rows are grouped, and who guesses how far ahead: as the job says, else as the planner does.
+  void SetUpDecoding(const SchedulerOptions& options) {
+    if (options.most_guesses > 0) speculator_ = std::make_unique<Speculator>(GuessesOf(*model_, hooks_));
+    if (job_.decode_groups() > 0) scheduler_->SetDecodeGroups(job_.decode_groups());
+    if (speculator_ != nullptr && job_.guess_rows() > 0) {
+      scheduler_->SetGuessPlaces(scheduler_->most_groups());
+      speculator_->SetRows(1 + options.most_guesses, /*shares_from=*/0);
+    } else if (job_.decode_groups() == 0 || speculator_ != nullptr) {
+      groups_ =
+          std::make_unique<GroupPlanner>(HostsOf(stages_), scheduler_->most_groups(), options.reads,
+                                         GroupPlanner::Options{.guess_rows = 1 + options.most_guesses,
+                                                               .groups = job_.decode_groups(),
+                                                               .idle_us = static_cast<double>(job_.stage_delay_us())});
+    }
   }
 
   absl::Status OpenLogs() {
@@ -186,7 +217,7 @@ class Job {
   const std::vector<pb::Hello>& hellos_;
   const std::vector<pb::Hello> stages_;
   EngineChannel* const channel_;
-  const PipelineWrapper& wrap_;
+  const JobHooks& hooks_;
   SystemClock clock_;
   WaitLadder loading_;  // until the stages are ready
   pb::ConfigureJob job_;
@@ -200,7 +231,8 @@ class Job {
   std::unique_ptr<Pipeline> wrapped_;
   std::unique_ptr<JobReport> report_;
   std::unique_ptr<ChannelFront> front_;
-  std::unique_ptr<GroupPlanner> groups_;  // none where the job says how many groups there are
+  std::unique_ptr<GroupPlanner> groups_;    // none where the job says all that it would find out
+  std::unique_ptr<Speculator> speculator_;  // none where nothing is guessed
   std::unique_ptr<GrammarCheck> grammars_;
   std::unique_ptr<Engine> engine_;
 };
@@ -224,8 +256,8 @@ absl::Status SendFailure(const absl::Status& status, const std::optional<pb::Eng
 }  // namespace
 
 absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel,
-                       const PipelineWrapper& wrap) {
-  Job job(endpoint, hellos, channel, wrap);
+                       const JobHooks& hooks) {
+  Job job(endpoint, hellos, channel, hooks);
   absl::Status status;
   try {
     status = job.Run();

@@ -11,15 +11,23 @@
 #include "common/transport/endpoint.h"
 #include "common/wire/handshake.h"
 #include "coordinator/channel/engine_channel.h"
+#include "coordinator/guess/guesser.h"
 #include "coordinator/pipeline/pipeline.h"
+#include "coordinator/request/sequence.h"
 #include "coordinator/schedule/scheduler.h"
 #include "proto/control.pb.h"
 #include "proto/engine.pb.h"
 
 namespace stagecoach {
 
-// Wraps the stages: the engine uses the returned pipeline, during whose life both pointers are valid.
-using PipelineWrapper = std::function<std::unique_ptr<Pipeline>(Pipeline* stages, Scheduler* scheduler)>;
+// What tests put into a job.
+struct JobHooks {
+  // Wraps the stages: the engine uses the returned pipeline, during whose life both pointers are valid. Null: as they
+  // are.
+  std::function<std::unique_ptr<Pipeline>(Pipeline* stages, Scheduler* scheduler)> wrap;
+  // The guesser of a request, in place of the job's own, where the job speculates. Null: the job's own.
+  std::function<std::unique_ptr<Guesser>(const Sequence&)> guesser;
+};
 
 // Reads ConfigureJob from the front; one with a probe is RunProbe's. Otherwise sets the stages up, then serves requests
 // until ShutdownJob or until the front closes the socket. `hellos`: the coordinator's, then those of the stages in the
@@ -27,7 +35,7 @@ using PipelineWrapper = std::function<std::unique_ptr<Pipeline>(Pipeline* stages
 // after the status at that moment) and returned; the caller then ends the job hard. Runs on the thread that made
 // `endpoint`.
 absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel,
-                       const PipelineWrapper& wrap = nullptr);
+                       const JobHooks& hooks = {});
 
 // Measures what `job.probe()` asks for: every stage's host, its link and clock from here, the link to the stage behind
 // it, whether it can read the model; then speeds and the model's step times, if wanted. Tells the front JobReady,

@@ -63,7 +63,7 @@ absl::StatusOr<PartitionMemory> MemoryOf(const pb::ConfigureJob& job, const std:
                                          const ModelDescription& model,
                                          const std::vector<pb::StageAssignment>& stages) {
   const int64_t layers = model.hyper.layer_count();
-  const PoolSizes pools(job, model.hyper);
+  const PoolSizes pools(job, model.hyper, stages.front().most_guesses());
   PartitionMemory memory;
   memory.hosts = HostsOf(hellos);
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -198,7 +198,7 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
                       JobPlan* plan) {
   const int64_t wanted_context = plan->context;
   ASSIGN_OR_RETURN(const int32_t blocks, PlanBlocks(job, hellos, model, plan->stages, wanted_context));
-  const PoolSizes pools(job, model.hyper);
+  const PoolSizes pools(job, model.hyper, plan->most_guesses);
   plan->group_blocks = pools.Blocks(static_cast<uint64_t>(blocks));
   plan->state_slots = pools.Slots(static_cast<uint64_t>(blocks));
   plan->state_blocks = pools.state_blocks();
@@ -217,7 +217,13 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
   return absl::OkStatus();
 }
 
-void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, const JobEpoch& epoch, int32_t in_flight,
+// Guessed rows of a sequence in flight, of so many micro-batches at most.
+int32_t MostGuesses(const pb::ConfigureJob& job, const HyperParameters& hyper, int stages, int32_t in_flight) {
+  if (job.speculate().empty() || job.speculate() == "off") return 0;
+  return (job.guess_rows() > 0 ? std::min(job.guess_rows(), in_flight) : MostGuessRows(hyper, stages, in_flight)) - 1;
+}
+
+void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, const JobEpoch& epoch, const JobPlan& plan,
                 pb::StageAssignment* stage) {
   stage->set_run_id(epoch.run_id);
   stage->set_epoch(epoch.epoch);
@@ -240,7 +246,8 @@ void FillCommon(const pb::ConfigureJob& job, const ModelDescription& model, cons
   stage->set_max_rows(job.max_num_batched_tokens());
   stage->set_max_slices(job.max_num_seqs());
   stage->set_max_prompt_logprobs(job.max_prompt_logprobs());
-  stage->set_in_flight(in_flight);
+  stage->set_in_flight(plan.most_groups);
+  stage->set_most_guesses(plan.most_guesses);
   stage->set_stage_delay_us(job.stage_delay_us());
   stage->set_step_account(job.step_account());
   if (job.layer_checksums()) stage->set_checksum_layers(static_cast<int32_t>(model.hyper.layer_count()));
@@ -372,6 +379,11 @@ size_t JobPlan::full_group() const {
   return group;
 }
 
+int32_t MostGuessRows(const HyperParameters& hyper, int stages, int32_t micro_batches) {
+  if (stages == 1) return 1;  // nothing of it is idle
+  return std::min(micro_batches, hyper.recurrent() ? kMostStateRows : kMostGuessRows);
+}
+
 absl::Status CheckWorld(const pb::ConfigureJob& job, int stages) {
   if (job.stages() == 0 || job.stages() == stages) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -409,6 +421,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
                                                                          : "that, or more `micro_batches`, or leave "
                                                                            "these out"));
   }
+  plan.most_guesses = MostGuesses(job, model.hyper, stages, plan.most_groups);
   for (int i = 0; i < stages; ++i) {
     pb::StageAssignment stage;
     stage.set_stage(i);
@@ -423,7 +436,7 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
     stage.set_contended(cpus[i].contended);
     stage.set_isa(ToProto(isas.isas[i]));
     stage.set_model_path(hellos[i].model_path().empty() ? model.file->path() : hellos[i].model_path());
-    FillCommon(job, model, epoch, plan.most_groups, &stage);
+    FillCommon(job, model, epoch, plan, &stage);
     plan.stages.push_back(std::move(stage));
   }
   SetContext(job.context() > 0 ? job.context() : model.hyper.context, &plan);

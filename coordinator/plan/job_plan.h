@@ -36,6 +36,9 @@ absl::Status CheckWorld(const pb::ConfigureJob& job, int stages);
 //   kv_cache_bytes  half of what weights and buffers leave of each host's memory, for blocks and recurrent states
 //                   (stage_memory.h)
 //   micro_batches   the number of stages; one more while decode rows go round in that many groups
+//   guess_rows      of a sequence in flight at most, where the job speculates: as many as micro-batches, but no more
+//   than
+//                   kMostGuessRows, or kMostStateRows where each needs a slot for recurrent states; 1 with one stage
 //   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (handshake.h)
 // The pools have the same number of blocks everywhere: the minimum over the stages. Those of groups with a window have
 // no more than all sequences can use (stage_memory.h).
@@ -47,6 +50,9 @@ absl::Status CheckWorld(const pb::ConfigureJob& job, int stages);
 absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages,
                                 const ModelDescription& model, const JobEpoch& epoch,
                                 const PartitionInput* costs = nullptr);
+
+inline constexpr int32_t kMostGuessRows = 16, kMostStateRows = 8;
+int32_t MostGuessRows(const HyperParameters& hyper, int stages, int32_t micro_batches);  // of a job that speculates
 
 struct StageCpus {
   int32_t threads = 1;

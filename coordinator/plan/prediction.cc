@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/job/job_limits.h"
 
 namespace stagecoach {
 namespace {
@@ -23,6 +24,48 @@ std::vector<double> DecodeSteps(const PipelineModel& pipeline, double rows, doub
     steps.push_back(StageSeconds(pipeline, s, load, ActiveStages(pipeline, s, groups)));
   }
   return steps;
+}
+
+// What one row of a lone sequence meets: its way through all stages and back, and the longest of all that every row in
+// flight has to share.
+struct RowTimes {
+  double busy_s = 0;     // of all stages
+  double outside_s = 0;  // links, waking up, the coordinator
+  double slowest_s = 0;
+};
+RowTimes RowTimesOf(const PipelineModel& pipeline, double context, int in_flight) {
+  RowTimes times;
+  times.outside_s = pipeline.to_first_s + pipeline.turn_s + (pipeline.size() + 1) * pipeline.wake_s;
+  times.slowest_s = pipeline.turn_s;
+  for (const double step_s : DecodeSteps(pipeline, 1, context, in_flight)) {
+    times.busy_s += step_s;
+    times.slowest_s = std::max(times.slowest_s, step_s);
+  }
+  for (int s = 0; s < pipeline.size(); ++s) {
+    times.outside_s += LinkSeconds(pipeline, s, 1) + pipeline.stages[static_cast<size_t>(s)].link.latency_s;
+    times.slowest_s = std::max(times.slowest_s, LinkSeconds(pipeline, s, 1));
+  }
+  for (const SharedWire& wire : pipeline.wires)
+    times.slowest_s = std::max(times.slowest_s, WireSeconds(pipeline, wire, 1));
+  return times;
+}
+
+double GuessedTokenSeconds(const RowTimes& times, double acceptance, int rows, double guess_s) {
+  const double slowest_s = rows > 1 ? std::max(times.slowest_s, guess_s) : times.slowest_s;
+  const double loop_s = std::max(times.busy_s + times.outside_s, rows * slowest_s);
+  return loop_s * (acceptance / rows + 1 - acceptance);
+}
+
+// With so many equal stages.
+double BestTokenSeconds(const RowTimes& of, int of_stages, int stages, double acceptance, int most_rows,
+                        double guess_s) {
+  const RowTimes times = {
+      .busy_s = of.busy_s, .outside_s = of.outside_s * (stages + 1) / (of_stages + 1), .slowest_s = of.busy_s / stages};
+  double best_s = GuessedTokenSeconds(times, acceptance, 1, guess_s);
+  for (int rows = 2; rows <= std::min(stages + 1, most_rows); ++rows) {
+    best_s = std::min(best_s, GuessedTokenSeconds(times, acceptance, rows, guess_s));
+  }
+  return best_s;
 }
 
 // When the last chunk of a prompt that is alone is back at the coordinator; `busy_s`: the stages' time, all together.
@@ -176,6 +219,26 @@ PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t window, int6
   return chunks;
 }
 
+SpeculationPrediction PredictSpeculation(const PipelineModel& pipeline, double context, double acceptance,
+                                         int most_rows, double guess_s) {
+  CHECK(0 <= acceptance && acceptance <= 1 && most_rows >= 1);
+  SpeculationPrediction result;
+  for (int rows = 1; rows <= most_rows; ++rows) {
+    const RowTimes times = RowTimesOf(pipeline, context, rows);
+    const double tokens_per_s = 1 / GuessedTokenSeconds(times, acceptance, rows, guess_s);
+    if (tokens_per_s <= result.tokens_per_s * (1 + 1e-9)) continue;  // of equal ones the fewest rows
+    result.rows = rows;
+    result.tokens_per_s = tokens_per_s;
+  }
+  const RowTimes alone = RowTimesOf(pipeline, context, 1);
+  const auto seconds = [&](int stages) {
+    return BestTokenSeconds(alone, pipeline.size(), stages, acceptance, most_rows, guess_s);
+  };
+  int& last = result.last_useful_stages;
+  while (last < JobLimits::kStages.range.max && seconds(last) >= (1 + kLeastStageGain) * seconds(last + 1)) ++last;
+  return result;
+}
+
 PrefillPredictor::PrefillPredictor(const PipelineModel* pipeline, int64_t prompt_tokens, int64_t chunk)
     : pipeline_(pipeline),
       prompt_tokens_(prompt_tokens),
@@ -262,6 +325,7 @@ PrefillPrediction PredictBestPrefill(const PipelineModel& pipeline, int64_t prom
     chunks.push_back(chunk);
   }
   std::vector<double> ttft_s;
+  ttft_s.reserve(chunks.size());
   for (const int64_t chunk : chunks) {
     ttft_s.push_back(PrefillPredictor(&pipeline, prompt_tokens, chunk).FirstTokenSeconds(kEnough));
   }

@@ -114,6 +114,22 @@ struct DecodePrediction {
 DecodePrediction PredictDecode(const PipelineModel& pipeline, int64_t sequences, double context, int groups,
                                int in_flight = 0);
 
+// A lone sequence whose next tokens are guessed (coordinator/schedule/groups/guess_planner.h), R rows in flight, so
+// many on the whole that a token takes least:
+//   L * (p / R + 1 - p),  L = max(R's round, R * max_s(t_s, l_s, c, the guesser's time))
+// p: the probability that a guess is right.
+struct SpeculationPrediction {
+  int rows = 1;  // R; 1: guesses gain nothing
+  double tokens_per_s = 0;
+  // The number of stages from which on one more speeds a sequence up by less than kLeastStageGain, with equal stages
+  // and the whole model's time and the mean hop of these.
+  int last_useful_stages = 1;
+};
+inline constexpr double kLeastStageGain = 0.03;
+// acceptance: p, 0 .. 1. most_rows: R at most. guess_s: that a guess takes its guesser; 0: nothing that shows.
+SpeculationPrediction PredictSpeculation(const PipelineModel& pipeline, double context, double acceptance,
+                                         int most_rows, double guess_s = 0);
+
 // The chunks of a prompt. If there are more than `most`, evenly spaced samples, each standing for `each` chunks: costs
 // are nearly linear in the history. `window`: see StepLoad.
 struct PromptChunks {

@@ -26,9 +26,9 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 62;
 constexpr int64_t kKeptWindows = 4;
 
 // Of a group with a window, that all sequences together can use.
-uint64_t MostUsed(const pb::ConfigureJob& job, int64_t window) {
+uint64_t MostUsed(const pb::ConfigureJob& job, int64_t window, int32_t most_guesses) {
   const int64_t chunk = std::max(1, std::min(job.prefill_chunk(), job.max_num_batched_tokens()));
-  int64_t blocks = MostBlocksSeen(chunk, window, job.block_tokens());
+  int64_t blocks = MostBlocksSeen(std::max<int64_t>(chunk, 1 + most_guesses), window, job.block_tokens());
   if (job.prefix_caching()) blocks += kKeptWindows * MostBlocksSeen(1, window, job.block_tokens());
   return std::min(kMostBlocks, static_cast<uint64_t>(job.max_num_seqs()) * static_cast<uint64_t>(blocks));
 }
@@ -70,9 +70,10 @@ std::string LeastText(const pb::ConfigureJob& job, const PoolSizes& sizes, const
                       const std::string& whose) {
   const std::string block = absl::StrCat("one block of ", job.block_tokens(), " tokens", whose);
   if (pools.state == 0) return absl::StrCat(block, " needs");
-  const int64_t snapshots = sizes.Slots(1) - job.max_num_seqs();
+  const int64_t guesses = sizes.most_guesses(), snapshots = sizes.Slots(1) - guesses - job.max_num_seqs();
   return absl::StrCat(
       block, " and the recurrent states of ", CountOf(job.max_num_seqs(), "sequence"), " (`max_num_seqs`)",
+      guesses > 0 ? absl::StrCat(" and of ", CountOf(guesses, "guessed row"), " (`speculate`)") : "",
       snapshots > 0 ? absl::StrCat(" and of ", snapshots, " snapshots (`prefix_caching`)") : "", " need");
 }
 
@@ -166,12 +167,12 @@ std::vector<int64_t> ReleaseWindows(const HyperParameters& hyper) {
   return windows;
 }
 
-PoolSizes::PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper)
-    : sequences_(job.max_num_seqs()), snapshots_(job.prefix_caching()) {
+PoolSizes::PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper, int32_t most_guesses)
+    : sequences_(job.max_num_seqs()), most_guesses_(most_guesses), snapshots_(job.prefix_caching()) {
   const std::vector<int64_t> windows = ReleaseWindows(hyper);
   for (int32_t group = 0; group < hyper.block_groups(); ++group) {
     const int64_t window = WindowOf(windows, static_cast<size_t>(group));
-    most_.push_back(window > 0 ? MostUsed(job, window) : kMostBlocks);
+    most_.push_back(window > 0 ? MostUsed(job, window, most_guesses) : kMostBlocks);
   }
   if (!hyper.recurrent()) return;
   int64_t block_bytes = 0;
@@ -193,7 +194,7 @@ std::vector<int32_t> PoolSizes::Blocks(uint64_t blocks) const {
 
 int32_t PoolSizes::Slots(uint64_t blocks) const {
   if (state_blocks_ == 0) return 0;
-  int64_t slots = sequences_;
+  int64_t slots = sequences_ + most_guesses_;
   if (snapshots_) {
     const auto as_large = static_cast<int64_t>(std::min(blocks, kMostBlocks)) / state_blocks_;
     slots += std::max(as_large, kLeastSnapshots);
@@ -240,7 +241,7 @@ absl::StatusOr<int32_t> PlanBlocks(const pb::ConfigureJob& job, const std::vecto
                                    const ModelDescription& model, const std::vector<pb::StageAssignment>& stages,
                                    int64_t wanted_context) {
   // Given bytes are taken as they are; a default never asks for more than the sequences could use.
-  const PoolSizes pools(job, model.hyper);
+  const PoolSizes pools(job, model.hyper, stages.front().most_guesses());
   uint64_t blocks = kMostBlocks;
   if (job.kv_cache_bytes() == 0) blocks = MostBlocks(job, wanted_context);
   std::map<std::string, HostNeeds> hosts;

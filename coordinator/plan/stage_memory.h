@@ -57,16 +57,18 @@ inline constexpr int64_t kLeastSnapshots = 4;
 
 // The pool sizes of a job. Pools without a window have equally many blocks, which define the job's room. A pool with a
 // window (common/step/step.h) has as many, but at most what the sequences can use of it. A model with recurrent states
-// has a slot for each of max_num_seqs sequences, and with a prefix cache snapshots that take as many bytes as the
-// blocks, over all layers, or kLeastSnapshots.
+// has a slot for each of max_num_seqs sequences and each of `most_guesses`, and with a prefix cache snapshots that take
+// as many bytes as the blocks, over all layers, or kLeastSnapshots.
 class PoolSizes {
  public:
-  PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper);
+  // most_guesses: guessed rows of a sequence in flight at most.
+  PoolSizes(const pb::ConfigureJob& job, const HyperParameters& hyper, int32_t most_guesses = 0);
 
   // [groups] where those without a window have `blocks`, which is as far as a pool can go at most.
   std::vector<int32_t> Blocks(uint64_t blocks) const;
   int32_t Slots(uint64_t blocks) const;                   // beside them; 0: the model has no states
   int32_t state_blocks() const { return state_blocks_; }  // that take as many bytes as a state, at least 1; or 0
+  int32_t most_guesses() const { return most_guesses_; }
   // What all these take; at most 2^62.
   uint64_t Bytes(uint64_t blocks, const PoolUnits& units) const;
   // The most blocks whose Bytes are at most `bytes`, as far as a pool can have them.
@@ -75,6 +77,7 @@ class PoolSizes {
  private:
   std::vector<uint64_t> most_;  // [groups]
   int64_t sequences_;
+  int32_t most_guesses_;
   bool snapshots_;
   int32_t state_blocks_ = 0;
 };

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <string>
 #include <utility>
@@ -56,6 +57,7 @@ struct SequenceSpec {
   std::string salt;  // what is stored of this one serves only those of the same salt
   // A compiled grammar that the output follows; empty: none. At most kMaxDefinitionBytes. The scheduler takes it out.
   std::string grammar;
+  std::vector<TokenId> prediction;  // what much of the output is expected to be; serves guesses
   // Whom it is for: requests of one tenant share what its weight gives it (coordinator/schedule/waiting_queue.h).
   std::string tenant;
   double weight = 1;  // of kWeightRange
@@ -115,12 +117,19 @@ class Sequence {
   const std::vector<TokenId>& output() const { return output_; }
   int64_t tokens() const { return static_cast<int64_t>(spec_.prompt.size() + output_.size()); }
   TokenId token(int64_t position) const;  // of the prompt, then of the output; position < tokens()
+  TokenId last_token() const { return output_.empty() ? spec_.prompt.back() : output_.back(); }
   SequenceRank rank() const { return {spec_.priority_class, admission}; }  // once it has an admission
 
   // Owned by the scheduler's loop.
   int64_t handed_out = 0;  // rows given to the pipeline since it was opened
   int64_t confirmed = 0;   // of those, rows whose micro-batch has come back
   int32_t slices_in_flight = 0;
+  // Decoding: what was sent for the positions [tokens(), handed_out), whose rows may yet prove wrong.
+  std::deque<TokenId> guesses;
+  // With recurrent states: the slot of the state behind each of them; state_slot is that behind the row before.
+  std::vector<SlotId> guess_slots;
+  int64_t furthest = 0;       // most rows ever handed out since it was opened: its tables cover these, and never shrink
+  uint64_t latest_batch = 0;  // 1 + the number of the micro-batch with its latest slice; 0: none
   BlockLists block_tables;
   std::vector<int32_t> released;  // [groups] places at the beginning of its table that hold kNoBlock: with a window
   int32_t preemptions = 0;
@@ -150,10 +159,11 @@ class Sequence {
   // behind which it parts from others, where it keeps snapshots.
   SlotId state_slot = kNoSlot;
   std::vector<int64_t> parting_blocks;
-  int64_t scored = 0;                    // rows whose target log-probabilities were reported; never asked for again
-  std::vector<int64_t> promised;         // [groups] blocks: its share of what admission leaves free for those that run
-  bool ready = false;                    // decoding, and nothing in flight
-  std::list<Sequence*>::iterator place;  // in the scheduler's list of ready ones, or in that of all others
+  int64_t scored = 0;             // rows whose target log-probabilities were reported; never asked for again
+  std::vector<int64_t> promised;  // [groups] blocks: its share of what admission leaves free for those that run
+  enum class List : uint8_t { kReady, kAhead, kOther };  // of the scheduler
+  List list = List::kOther;
+  std::list<Sequence*>::iterator place;  // in it
   void Append(TokenId token) { output_.push_back(token); }
 
  private:

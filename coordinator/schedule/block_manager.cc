@@ -264,6 +264,15 @@ SlotId BlockManager::SlotToWrite(SlotId read) {
   return slot;
 }
 
+SlotId BlockManager::SlotForGuess() {
+  const SlotId slot = slots_.Take();
+  if (slot != kNoSlot) return slot;
+  const SlotId evicted = CheapestSnapshot(Candidates::kSettled);
+  if (evicted == kNoSlot) return kNoSlot;
+  EvictSnapshot(evicted);
+  return slots_.Take();
+}
+
 void BlockManager::KeepSnapshot(PrefixRef entry, SlotId slot) {
   CHECK_GT(slots_.references(slot), 0);
   if (!Holds(entry) || prefixes_.snapshot(entry.block) != kNoSlot || slots_.entry(slot) != kNoBlock) return;

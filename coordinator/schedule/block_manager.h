@@ -77,6 +77,9 @@ class BlockManager {
   // result instead. `read` itself if nobody else needs it. kNoSlot, and nothing changed: not in this micro-batch.
   // Never so for the first who asks in a micro-batch, as long as there are no more sequences than slots.
   SlotId SlotToWrite(SlotId read);
+  // A slot with one reference for the state behind a guessed row, never one that is written in place; the snapshot of
+  // the least worth goes if none is free. kNoSlot: not in this micro-batch.
+  SlotId SlotForGuess();
   void AddSlotReference(SlotId slot) { slots_.AddReference(slot); }
   void DropSlot(SlotId slot) { slots_.Drop(slot); }
   // Makes the slot, to which the caller has a reference, the snapshot of an entry, which now keeps it. Nothing happens

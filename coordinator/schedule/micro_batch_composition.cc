@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "common/base/check.h"
+#include "coordinator/schedule/draft.h"
 #include "coordinator/schedule/scheduler.h"
 
 namespace stagecoach {
@@ -20,44 +20,17 @@ void CountSize(int64_t rows, std::array<uint64_t, 32>* sizes) {
 
 }  // namespace
 
-// batch.slices[i] and slices[i] are the same slice: as the stages see it and as Confirm does. At most one per sequence.
-struct Scheduler::Draft : PolicyDraft {
-  explicit Draft(Scheduler& of) : scheduler(of), rows_left(of.options_.max_num_batched_tokens) {}
-  void AddDecodeRows() override { scheduler.AddDecodeRows(*this); }
-  void AddPromptRows(int64_t most_rows) override { scheduler.AddPromptRows(*this, most_rows); }
-  std::optional<NextPrompt> Next() override { return scheduler.FirstPrompt(*this); }
-  PolicyLoad Load() const override { return scheduler.Load(); }
-
-  Scheduler& scheduler;
-  std::vector<SliceInFlight> slices;
-  bool BringsGrammar(const Sequence& sequence) const {  // that nobody follows yet
-    const GrammarIds::Grammar* grammar = sequence.grammar;
-    return grammar != nullptr && grammar->open == 0 && !grammars.contains(grammar);
-  }
-  // Of the grammars that nobody follows yet, were the sequence opened too. They can lose their followers meanwhile.
-  int64_t GrammarBytesWith(const Sequence& sequence) const {
-    int64_t bytes = BringsGrammar(sequence) ? sequence.grammar->bytes() : 0;
-    for (const GrammarIds::Grammar* grammar : grammars) bytes += grammar->open == 0 ? grammar->bytes() : 0;
-    return bytes;
-  }
-
-  int64_t rows_left;
-  int64_t open_tokens = 0;
-  absl::flat_hash_set<const GrammarIds::Grammar*> grammars;  // of the sequences that it opens
-  bool preempted = false;                                    // somebody lost its blocks for this draft
-  std::vector<Sequence*> filled;                             // a block
-};
-
 std::optional<MicroBatch> Scheduler::Next() {
-  if (in_flight() >= std::max(options_.micro_batches, decode_groups_)) return std::nullopt;
+  if (in_flight() >= std::max({options_.micro_batches, decode_groups_, guess_places_})) return std::nullopt;
   // A draft can end empty because the only sequence it took up preempted itself; the others then deserve their turn.
   // Each round preempts at least one running sequence, so this ends.
   for (;;) {
     blocks_.BeginMicroBatch();
     Draft draft(*this);
     policy_->Compose(draft);
-    if (!draft.empty()) return Submit(draft);
-    if (!draft.preempted) return std::nullopt;
+    if (draft.empty() && draft.preempted) continue;
+    AddGuesses(draft);
+    return draft.empty() ? std::nullopt : std::optional(Submit(draft));
   }
 }
 
@@ -98,11 +71,9 @@ PolicyLoad Scheduler::Load() const {
 }
 
 void Scheduler::AddDecodeRows(Draft& draft) {
-  const int64_t free_groups = decode_groups_ - groups_in_flight_;
-  if (free_groups <= 0) return;
-  const auto ready = static_cast<int64_t>(ready_.size());
-  const int64_t part = (ready + free_groups - 1) / free_groups;
-  taken_.assign(ready_.begin(), std::next(ready_.begin(), std::min({DecodeShare(), part, draft.rows_left})));
+  const int64_t rows = std::min(guess_places_ > 0 ? RowsAtOnce() : RowsOfGroup(), draft.rows_left);
+  if (rows <= 0) return;
+  taken_.assign(ready_.begin(), std::next(ready_.begin(), rows));
   counters_.visits += taken_.size();
   // By rank: who preempts takes blocks from those whose turn comes later. Mostly they are in this order already.
   const auto lower = [](const Sequence* a, const Sequence* b) { return a->rank() < b->rank(); };
@@ -113,6 +84,25 @@ void Scheduler::AddDecodeRows(Draft& draft) {
     if (sequence->state() == SequenceState::kDecoding) HandOut(*sequence, 1, draft);
   }
 }
+
+int64_t Scheduler::RowsOfGroup() const {
+  const int64_t free_groups = decode_groups_ - groups_in_flight_;
+  if (free_groups <= 0) return 0;
+  const auto ready = static_cast<int64_t>(ready_.size());
+  return std::min(DecodeShare(), (ready + free_groups - 1) / free_groups);
+}
+
+// A sequence whose guess proved wrong would wait for its whole group to come back, and lose what guesses gain. Prompt
+// rows alone take no place: they could keep all of them, and sequences would wait until no prompt is left.
+int64_t Scheduler::RowsAtOnce() const {
+  const auto places = std::count_if(in_flight_.begin(), in_flight_.end(), [](const InFlight& micro_batch) {
+    return micro_batch.decode_rows + micro_batch.guess_rows > 0;
+  });
+  if (places >= guess_places_) return 0;
+  return std::min(static_cast<int64_t>(ready_.size()), LargestShare());
+}
+
+int64_t Scheduler::LargestShare() const { return (decoding_ + decode_groups_ - 1) / decode_groups_; }
 
 // Groups are of equal size or one apart: as many may have the one row more as there are such rows. A group that comes
 // back larger leaves rows behind, which the next smaller one takes along.
@@ -263,7 +253,7 @@ bool Scheduler::ReleaseUnseen(Sequence& sequence) {
   bool any = false;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     int32_t& place = sequence.released[group];
-    for (const int64_t seen = FirstPlace(group, sequence.handed_out); place < seen; ++place) {
+    for (const int64_t seen = FirstPlace(group, FirstRowToCome(sequence)); place < seen; ++place) {
       blocks_.Release(group, std::exchange(sequence.block_tables[group][static_cast<size_t>(place)], kNoBlock));
       any = true;
     }
@@ -299,29 +289,32 @@ void Scheduler::AppendSlice(Sequence& sequence, int64_t count, bool released, Dr
   if (released) slice.released_blocks = sequence.released;
   TakeBlocks(sequence, end, slice);
 
-  sequence.handed_out = end;
   const bool filled = end / options_.block_tokens > start / options_.block_tokens;
   if (options_.prefix_caching && filled) draft.filled.push_back(&sequence);
-  if (flight.decode) {
-    SetReady(sequence, false);
-  } else {
-    prompt_rows_ -= count;
-    if (end == sequence.tokens()) prompts_.erase(sequence.rank());
-  }
+  PutIntoDraft(sequence, std::move(slice), flight, draft);
+  if (flight.decode) return MoveToList(sequence, Sequence::List::kAhead);
+  draft.prompt_rows += count;
+  prompt_rows_ -= count;
+  if (end == sequence.tokens()) prompts_.erase(sequence.rank());
+}
+
+void Scheduler::PutIntoDraft(Sequence& sequence, SequenceSlice slice, const SliceInFlight& flight, Draft& draft) {
+  sequence.handed_out = flight.start + flight.count;
+  sequence.furthest = std::max(sequence.furthest, sequence.handed_out);
+  sequence.latest_batch = next_number_ + 1;
   ++sequence.slices_in_flight;
-  draft.rows_left -= count;
-  if (!flight.decode) draft.prompt_rows += count;
+  draft.rows_left -= flight.count;
   draft.batch.slices.push_back(std::move(slice));
   draft.slices.push_back(flight);
 }
 
-// The blocks that the sequence's rows up to `end` need and it has not yet; they are there.
+// The blocks that the sequence's rows up to `end` need and it has not yet; they are there. Behind a wrong guess it may
+// have more.
 void Scheduler::TakeBlocks(Sequence& sequence, int64_t end, SequenceSlice& slice) {
   bool any = false;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
-    const int64_t more = BlocksFor(end) - static_cast<int64_t>(sequence.block_tables[group].size());
-    more_blocks_[group] = static_cast<int32_t>(more);
-    any = any || more > 0;
+    more_blocks_[group] = static_cast<int32_t>(BlocksLacking(sequence, group, end));
+    any = any || more_blocks_[group] > 0;
   }
   if (!any) return;
   absl::StatusOr<BlockLists> blocks = blocks_.Allocate(more_blocks_);
@@ -335,12 +328,13 @@ void Scheduler::TakeBlocks(Sequence& sequence, int64_t end, SequenceSlice& slice
 }
 
 // Undoes what the draft holds of a sequence that is about to lose its blocks. A free comes before all slices of its
-// micro-batch, so a sequence cannot have both a slice and its end in one.
+// micro-batch, so a sequence cannot have both a slice and its end in one. Guesses are added later, and preempt nobody.
 void Scheduler::Withdraw(Sequence& sequence, Draft& draft) {
   ++counters_.visits;
   for (size_t i = 0; sequence.slices_in_flight > 0 && i < draft.slices.size(); ++i) {
     const SliceInFlight& slice = draft.slices[i];
     if (slice.order != sequence.order) continue;
+    CHECK_EQ(slice.guess, kNoToken);
     draft.rows_left += slice.count;
     if (!slice.decode) draft.prompt_rows -= slice.count;
     --sequence.slices_in_flight;
@@ -368,13 +362,19 @@ MicroBatch Scheduler::Submit(Draft& draft) {
     if (grammar != nullptr) open.grammar = grammars_.Open(grammar, &draft.batch);
   }
   grammars_.DropIdle(&draft.batch);
-  RememberFilled(draft.filled);
-  int64_t decode_rows = 0;
+  for (Sequence* sequence : draft.filled) {
+    RememberFilled(*sequence, sequence->handed_out);
+    if (keeps_snapshots()) KeepSnapshot(*sequence);
+  }
+  int64_t decode_rows = 0, guess_rows = 0;
   for (const SliceInFlight& slice : draft.slices) {
-    (slice.decode ? counters_.decode_rows : counters_.prefill_rows) += slice.count;
     decode_rows += slice.decode ? 1 : 0;
+    guess_rows += slice.guess != kNoToken ? 1 : 0;
     about_to_decode_ += slice.first_token ? 1 : 0;
   }
+  counters_.prefill_rows += static_cast<uint64_t>(draft.prompt_rows);
+  counters_.decode_rows += static_cast<uint64_t>(decode_rows);
+  counters_.guesses += static_cast<uint64_t>(guess_rows);
   CountSize(draft.prompt_rows, &counters_.prefill_sizes);
   CountSize(decode_rows, &counters_.decode_sizes);
   groups_in_flight_ += decode_rows > 0 ? 1 : 0;
@@ -384,7 +384,11 @@ MicroBatch Scheduler::Submit(Draft& draft) {
     counters_.blocks_used_peak[group] = std::max(counters_.blocks_used_peak[group], blocks_.used(group));
   }
   policy_->Submitted(draft.batch);
-  in_flight_.push_back({.number = draft.batch.number, .slices = std::move(draft.slices), .decode_rows = decode_rows});
+  in_flight_.push_back({.number = draft.batch.number,
+                        .slices = std::move(draft.slices),
+                        .decode_rows = decode_rows,
+                        .guess_rows = guess_rows,
+                        .prompt_rows = draft.prompt_rows});
   return std::move(draft.batch);
 }
 

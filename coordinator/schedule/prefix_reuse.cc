@@ -106,7 +106,7 @@ void Scheduler::TakeHits(Sequence& sequence) {
     }
     sequence.block_tables = blocks_.Share(sequence.chain, unseen_);
   }
-  sequence.handed_out = sequence.confirmed = rows;
+  sequence.handed_out = sequence.confirmed = sequence.furthest = rows;
   if (options_.state_slots > 0 && rows > 0) {
     blocks_.UseSnapshot(sequence.chain.back());
     sequence.state_slot = blocks_.SnapshotOf(sequence.chain.back());
@@ -193,25 +193,22 @@ void Scheduler::MendChain(Sequence& sequence) {
   chain.resize(whole);
 }
 
-// Known from now on: the micro-batch that fills the blocks is on its way, and stages take up none before it.
-void Scheduler::RememberFilled(const std::vector<Sequence*>& sequences) {
-  for (Sequence* sequence : sequences) {
-    std::vector<PrefixRef>& chain = sequence->chain;
-    if (keeps_snapshots()) MendChain(*sequence);
-    const int64_t filled = sequence->handed_out / options_.block_tokens;
-    for (auto block = static_cast<int64_t>(chain.size()); block < filled; ++block) {
-      group_block_.clear();
-      for (const std::vector<BlockId>& table : sequence->block_tables) {
-        group_block_.push_back(table[static_cast<size_t>(block)]);
-      }
-      // Without a parent that is there nothing is found behind it.
-      const bool cut = block > 0 && !chain.back().exists();
-      const PrefixKey key = KeyOf(*sequence, block, block == 0 ? PrefixRef() : chain.back());
-      chain.push_back(cut ? PrefixRef() : blocks_.Remember(key, group_block_));
+// Known from now on: the micro-batch that fills the blocks is on its way, or was a guess that held, and stages take up
+// none before it.
+void Scheduler::RememberFilled(Sequence& sequence, int64_t rows) {
+  std::vector<PrefixRef>& chain = sequence.chain;
+  if (keeps_snapshots()) MendChain(sequence);
+  for (auto block = static_cast<int64_t>(chain.size()); block < rows / options_.block_tokens; ++block) {
+    group_block_.clear();
+    for (const std::vector<BlockId>& table : sequence.block_tables) {
+      group_block_.push_back(table[static_cast<size_t>(block)]);
     }
-    if (keeps_snapshots()) KeepSnapshot(*sequence);
-    ReleaseFollowers(*sequence, static_cast<int64_t>(chain.size()));
+    // Without a parent that is there nothing is found behind it.
+    const bool cut = block > 0 && !chain.back().exists();
+    const PrefixKey key = KeyOf(sequence, block, block == 0 ? PrefixRef() : chain.back());
+    chain.push_back(cut ? PrefixRef() : blocks_.Remember(key, group_block_));
   }
+  ReleaseFollowers(sequence, static_cast<int64_t>(chain.size()));
 }
 
 std::vector<uint64_t> Scheduler::BlockHashes(SequenceId id) {

@@ -17,9 +17,6 @@ namespace {
 
 int64_t Size(const std::vector<TokenId>& tokens) { return static_cast<int64_t>(tokens.size()); }
 
-// Rows that are ever computed.
-int64_t MostRows(const SequenceSpec& spec) { return MostKvTokens(Size(spec.prompt), spec.max_new_tokens); }
-
 // The logits for the tokens at these positions.
 std::string InvalidLogitsError(int64_t first, int64_t last) {
   return absl::StrCat(
@@ -35,6 +32,8 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       chunk_rows_(std::min(options.prefill_chunk, options.max_num_batched_tokens)),
       windowed_(std::any_of(options.group_windows.begin(), options.group_windows.end(),
                             [](int64_t window) { return window > 0; })),
+      spare_slots_(std::clamp<int32_t>(options.state_slots - static_cast<int32_t>(options.max_num_seqs), 0,
+                                       options.most_guesses)),
       blocks_(options.group_blocks, options.group_windows, options.state_slots, options.state_blocks),
       decode_groups_(options.micro_batches),
       promised_blocks_(options.group_blocks.size()),
@@ -62,7 +61,8 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   sequence->released.resize(blocks_.groups());
   sequence->evictable_hits.resize(blocks_.groups());
   sequence->promised.resize(blocks_.groups());
-  sequence->place = not_ready_.insert(not_ready_.end(), sequence.get());
+  std::list<Sequence*>& list = ListOf(sequence->list);
+  sequence->place = list.insert(list.end(), sequence.get());
   waiting_rows_ += sequence->tokens();
   CountWaiting(*sequence, 1);
   queue_.Arrive(*sequence);
@@ -108,6 +108,8 @@ const Sequence* Scheduler::Find(SequenceId id) const {
   return found == sequences_.end() ? nullptr : found->second.get();
 }
 
+int64_t Scheduler::MostRows(const SequenceSpec& spec) { return MostKvTokens(Size(spec.prompt), spec.max_new_tokens); }
+
 int64_t Scheduler::RowsToAdmit(const Sequence& sequence) const {
   return std::min(sequence.tokens() + 1, MostRows(sequence.spec()));
 }
@@ -147,10 +149,14 @@ void Scheduler::UpdatePromise(Sequence& sequence) {
   }
 }
 
-void Scheduler::SetReady(Sequence& sequence, bool ready) {
-  if (std::exchange(sequence.ready, ready) == ready) return;
-  std::list<Sequence*>& from = ready ? not_ready_ : ready_;
-  std::list<Sequence*>& to = ready ? ready_ : not_ready_;
+std::list<Sequence*>& Scheduler::ListOf(Sequence::List list) {
+  if (list == Sequence::List::kReady) return ready_;
+  return list == Sequence::List::kAhead ? ahead_ : others_;
+}
+
+void Scheduler::MoveToList(Sequence& sequence, Sequence::List list) {
+  std::list<Sequence*>& from = ListOf(std::exchange(sequence.list, list));
+  std::list<Sequence*>& to = ListOf(list);
   to.splice(to.end(), from, sequence.place);
 }
 
@@ -164,6 +170,8 @@ void Scheduler::LeaveRunning(Sequence& sequence) {
   ReleaseFollowers(sequence, std::numeric_limits<int64_t>::max());
   CHECK(blocks_.Free(sequence.block_tables, sequence.chain).ok());
   if (sequence.state_slot != kNoSlot) blocks_.DropSlot(std::exchange(sequence.state_slot, kNoSlot));
+  DropGuesses(sequence);
+  sequence.furthest = 0;
   sequence.chain.clear();
   sequence.hits = 0;
   sequence.hits_version = 0;
@@ -178,7 +186,7 @@ void Scheduler::LeaveRunning(Sequence& sequence) {
     if (sequence.grammar->open == 0) RejoinGroup(kLacksGrammarRoom);
   }
   sequence.opened = false;
-  SetReady(sequence, false);
+  MoveToList(sequence, Sequence::List::kOther);
   if (sequence.state() == SequenceState::kDecoding) --decoding_;
   if (prompts_.erase(sequence.rank()) > 0) prompt_rows_ -= sequence.tokens() - sequence.handed_out;
   running_.erase(sequence.rank());
@@ -193,7 +201,7 @@ void Scheduler::PreemptRunning(Sequence& sequence) {
   CountWaiting(sequence, 1);
   waiting_rows_ += sequence.tokens();
   sequence.MoveTo(SequenceState::kPreempted);
-  if (sequence.slices_in_flight == 0) sequence.MoveTo(SequenceState::kWaiting);
+  EndDraining(sequence);
 }
 
 void Scheduler::Finish(Sequence& sequence) {
@@ -209,7 +217,7 @@ void Scheduler::Finish(Sequence& sequence) {
   queue_.Finish(sequence);
   if (sequence.grammar != nullptr) grammars_.Remove(sequence.grammar);
   sequence.MoveTo(SequenceState::kFinished);
-  not_ready_.erase(sequence.place);
+  others_.erase(sequence.place);
   sequences_.erase(SequenceId{sequence.spec().id});
 }
 
@@ -237,12 +245,18 @@ bool Scheduler::IsStop(const SequenceSpec& spec, TokenId token) {
 
 SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken* token, const TargetLogprobs* scores) {
   ++counters_.visits;
+  const bool is_void = token != nullptr && token->is_void;
+  counters_.guesses_void += is_void ? 1 : 0;
   SequenceEvent event{.sequence = slice.sequence};
-  const auto found = sequences_.find(slice.sequence);
-  if (found == sequences_.end() || found->second->order != slice.order) return event;  // cancelled since
-  Sequence& sequence = *found->second;
+  Sequence* const live = LiveSequenceOf(slice);
+  if (live == nullptr) return event;
+  Sequence& sequence = *live;
   const SequenceSpec& spec = sequence.spec();
   --sequence.slices_in_flight;
+  if (is_void) {
+    EndDraining(sequence);
+    return event;
+  }
   event.preemptions = sequence.preemptions;
   event.cached_tokens = sequence.cached_tokens;
   const bool running = sequence.state() != SequenceState::kPreempted;
@@ -289,11 +303,23 @@ SequenceEvent Scheduler::Advance(const SliceInFlight& slice, const SampledToken*
   }
   if (event.finished) {
     Finish(sequence);
-  } else if (sequence.slices_in_flight == 0) {
-    if (sequence.state() == SequenceState::kDecoding) SetReady(sequence, true);
-    if (sequence.state() == SequenceState::kPreempted) sequence.MoveTo(SequenceState::kWaiting);
+    return event;
   }
+  if (running && token != nullptr) TakeGuessOutcome(sequence, event);
+  const bool fills = slice.guess != kNoToken && sequence.confirmed % options_.block_tokens == 0;
+  if (running && fills && options_.prefix_caching) RememberFilled(sequence, sequence.confirmed);
+  EndDraining(sequence);
   return event;
+}
+
+Sequence* Scheduler::LiveSequenceOf(const SliceInFlight& slice) const {
+  const auto found = sequences_.find(slice.sequence);
+  return found != sequences_.end() && found->second->order == slice.order ? found->second.get() : nullptr;
+}
+
+void Scheduler::EndDraining(Sequence& sequence) {
+  if (sequence.slices_in_flight > 0 || sequence.state() != SequenceState::kPreempted) return;
+  sequence.MoveTo(SequenceState::kWaiting);
 }
 
 }  // namespace stagecoach

@@ -64,7 +64,28 @@
 //   flight with more, and at most its part of the ready rows among the groups that are not in flight. The rows that
 //   waited longest go first. Nothing waits for a share to fill up, but what is ready while all groups are in flight
 //   waits for one of them, so that fragments merge.
-// How many prompt rows go beside or before them is the policy's (policy/scheduling_policy.h). A full chunk is
+//
+// Guesses (SequenceSlice::guess in common/step/step.h; SetGuessFeed, SetGuessPlaces)
+//   Sent       last, in a micro-batch without prompt rows while none in flight has any and fewer than guess_places()
+//              are in flight: of each decoding sequence a row for the token guessed behind those in flight. Never for a
+//              stop token, nor behind the last possible row.
+//   Blocks     beyond all that running sequences were promised, or none; so nobody is preempted for a guess.
+//   Outcome    a guess proves right or wrong when the token at its position becomes known. Wrong: the next row of the
+//              sequence is the right one at that position, and leaves at once. The rows behind the wrong one are void.
+//              They count as in flight until they come back, and change nothing then.
+//   Decode     with places, rows leave as soon as they are ready, at most ceil(decoding sequences / groups) together,
+//              guesses that join them included.
+//   Cache      a block that a guess fills is known once the guess has held.
+// Invariants, of running sequences
+//   I1  decoding: confirmed == tokens - 1, and it is ready: handed_out == tokens - 1, no guesses; or ahead: handed_out
+//       == tokens + guesses
+//   I2  of its slices in flight, the newest handed_out - confirmed rows are contiguous from `confirmed` on and have the
+//       tokens that are known or guessed there; all older slices are guesses, and void
+//   I3  decoding: at most 1 + most_guesses slices in flight
+//   I4  each table has the blocks of `furthest` rows; what a decoding one released, no row from `confirmed` on sees
+//   I5  with recurrent states, the slots of all guesses are at most min(most_guesses, state_slots - max_num_seqs), so
+//       that no known row lacks one
+// How many prompt rows go beside or before decode rows is the policy's (policy/scheduling_policy.h). A full chunk is
 // min(prefill_chunk, the prompt's rows left, max_num_batched_tokens), or what chunk_planner.h makes of it.
 
 #include <algorithm>
@@ -92,6 +113,7 @@
 #include "coordinator/request/sequence.h"
 #include "coordinator/schedule/block_manager.h"
 #include "coordinator/schedule/chunk_planner.h"
+#include "coordinator/schedule/guess_feed.h"
 #include "coordinator/schedule/policy/scheduling_policy.h"
 #include "coordinator/schedule/policy/step_time.h"
 #include "coordinator/schedule/waiting_queue.h"
@@ -121,6 +143,8 @@ struct SequenceEvent {
                             // job in backquotes
   int32_t preemptions = 0;  // of the sequence so far
   int64_t cached_tokens = 0;  // rows that its first admission found in the prefix cache
+  // Of what was in flight for the position of tokens[0]: nothing, the right guess, a wrong one. Nothing once it ended.
+  enum class Guess : uint8_t { kNone, kRight, kWrong } guess = Guess::kNone;
 };
 
 struct SchedulerCounters {
@@ -133,6 +157,8 @@ struct SchedulerCounters {
   // Of all admissions, with prefix_caching: known tokens, and those whose rows were found.
   int64_t prefix_queries = 0, prefix_hits = 0;
   int64_t prefix_stateless = 0;  // beyond these, whose K and V were there, but no state to go on from
+  // Guessed rows, which decode_rows leaves out: sent; whose token proved right; that came back void.
+  uint64_t guesses = 0, guesses_right = 0, guesses_void = 0;
 };
 
 class Scheduler {
@@ -174,6 +200,14 @@ class Scheduler {
   int32_t most_groups() const { return std::max(options_.micro_batches, options_.most_groups); }
   int64_t decoding() const { return decoding_; }
 
+  // Who guesses; outlives the scheduler. nullptr, as at first: nobody.
+  void SetGuessFeed(GuessFeed* feed) { guess_feed_ = feed; }
+  // Micro-batches in flight up to which guesses are sent, and decode rows leave as soon as they are ready; those of
+  // prompts alone do not keep decode rows back. At most most_groups(). 0, as at first: no guesses are sent, and decode
+  // rows go round in groups.
+  void SetGuessPlaces(int32_t places);
+  int32_t guess_places() const { return guess_places_; }
+
   bool HasUnfinished() const { return !sequences_.empty(); }
   // Known tokens of the sequences that wait; those that stand aside are not counted.
   int64_t waiting_tokens() const { return waiting_rows_; }
@@ -199,6 +233,7 @@ class Scheduler {
     uint64_t order = 0;  // of its sequence, which may be gone by now
     SequenceId sequence = 0;
     int64_t start = 0, count = 0;
+    TokenId guess = kNoToken;  // a guessed row's
     bool decode = false, sample = false;
     bool first_token = false;                // after it the sequence decodes
     int64_t score_begin = 0, score_end = 0;  // positions of the rows with targets; equal: none
@@ -208,9 +243,9 @@ class Scheduler {
   struct InFlight {
     uint64_t number = 0;
     std::vector<SliceInFlight> slices;
-    int64_t decode_rows = 0;
+    int64_t decode_rows = 0, guess_rows = 0, prompt_rows = 0;
   };
-  struct Draft;  // a micro-batch being composed
+  struct Draft;  // a micro-batch being composed (draft.h)
   using Siblings = std::map<std::pair<uint64_t, uint64_t>, Sequence*>;
   // The group of those that wait until grammars have fewer bytes. A prompt with this hash does no harm: groups look
   // again.
@@ -218,7 +253,10 @@ class Scheduler {
 
   // Composition (micro_batch_composition.cc).
   void AddDecodeRows(Draft& draft);
-  int64_t DecodeShare() const;  // rows that the next group may have
+  int64_t RowsOfGroup() const;   // of the ready ones: those that leave now as a group
+  int64_t DecodeShare() const;   // rows that the next group may have
+  int64_t LargestShare() const;  // of sequences that decode, of any group
+  int64_t RowsAtOnce() const;    // of the ready ones: those that leave now, with places for guesses
   void AddPromptRows(Draft& draft, int64_t most_rows);
   std::optional<NextPrompt> FirstPrompt(const Draft& draft);
   PolicyLoad Load() const;
@@ -231,10 +269,19 @@ class Scheduler {
   void Admit(Sequence& sequence, Draft& draft);
   void HandOut(Sequence& sequence, int64_t wanted, Draft& draft);
   void AppendSlice(Sequence& sequence, int64_t count, bool released, Draft& draft);
-  bool ReleaseUnseen(Sequence& sequence);  // what its next row does not see; whether there was any
+  void PutIntoDraft(Sequence& sequence, SequenceSlice slice, const SliceInFlight& flight, Draft& draft);
+  bool ReleaseUnseen(Sequence& sequence);  // what no row to come sees; whether there was any
   void TakeBlocks(Sequence& sequence, int64_t end, SequenceSlice& slice);
   void Withdraw(Sequence& sequence, Draft& draft);
   MicroBatch Submit(Draft& draft);
+
+  // Guesses (guesses.cc).
+  void AddGuesses(Draft& draft);
+  TokenId NextGuess(const Sequence& sequence) const;
+  void HandOutGuess(Sequence& sequence, TokenId token, Draft& draft);
+  void TakeGuessOutcome(Sequence& sequence, SequenceEvent& event);
+  void DropGuesses(Sequence& sequence);
+  static bool HasTokenInPlace(const Sequence& sequence, const SliceInFlight& slice);
 
   // The prefix cache (prefix_reuse.cc).
   int64_t PromptBlocks(const Sequence& sequence) const;  // full ones
@@ -251,7 +298,7 @@ class Scheduler {
   void RejoinGroup(uint64_t group);
   void ReleaseFollowers(Sequence& leader, int64_t blocks);  // who wait for so many or fewer
   void MendChain(Sequence& sequence);                       // of a running one, as far as its entries have gone
-  void RememberFilled(const std::vector<Sequence*>& sequences);
+  void RememberFilled(Sequence& sequence, int64_t rows);    // the blocks of so many, whose tokens are known
 
   // Recurrent states (snapshots.cc).
   bool keeps_snapshots() const { return options_.state_slots > 0 && options_.prefix_caching; }
@@ -264,6 +311,14 @@ class Scheduler {
   absl::StatusOr<Sequence*> Unfinished(SequenceId id, absl::string_view verb);
   // Blocks that `rows` rows fill, in every group.
   int64_t BlocksFor(int64_t rows) const { return (rows + options_.block_tokens - 1) / options_.block_tokens; }
+  static int64_t MostRows(const SequenceSpec& spec);  // that are ever computed
+  // The lowest row that can still be handed out: a decoding one may fall back behind its guesses.
+  static int64_t FirstRowToCome(const Sequence& sequence) {
+    return sequence.state() == SequenceState::kDecoding ? sequence.confirmed : sequence.handed_out;
+  }
+  int64_t BlocksLacking(const Sequence& sequence, size_t group, int64_t rows) const {
+    return std::max<int64_t>(BlocksFor(rows) - static_cast<int64_t>(sequence.block_tables[group].size()), 0);
+  }
   // Most that a sequence has of them at once until `rows` rows are computed.
   int64_t MostBlocks(size_t group, int64_t rows) const;
   int64_t FirstPlace(size_t group, int64_t row) const;  // in a table: of the first block that the row sees
@@ -273,12 +328,15 @@ class Scheduler {
   int64_t RowsToAdmit(const Sequence& sequence) const;                   // whose blocks admission asks for
   int64_t BlocksPromised(const Sequence& sequence, size_t group) const;  // to a running one, not taken yet
   void UpdatePromise(Sequence& sequence);  // after its state, its tokens or its blocks changed
-  void SetReady(Sequence& sequence, bool ready);
-  void LeaveRunning(Sequence& sequence);  // gives its blocks back
+  std::list<Sequence*>& ListOf(Sequence::List list);
+  void MoveToList(Sequence& sequence, Sequence::List list);  // to its end
+  void LeaveRunning(Sequence& sequence);                     // gives its blocks back
   void PreemptRunning(Sequence& sequence);
   void Finish(Sequence& sequence);
+  void EndDraining(Sequence& sequence);                        // one that is preempted, once nothing is in flight
+  Sequence* LiveSequenceOf(const SliceInFlight& slice) const;  // nullptr: it has ended since
   static bool IsStop(const SequenceSpec& spec, TokenId token);
-  // token, scores: what the slice asked for, else nullptr.
+  // token, scores: what the slice asked for, else nullptr. Keeps I1.
   SequenceEvent Advance(const SliceInFlight& slice, const SampledToken* token, const TargetLogprobs* scores);
 
   // Checks (scheduler_checks.cc).
@@ -287,16 +345,25 @@ class Scheduler {
   absl::Status CheckQueues() const;
   absl::Status CheckBlocks(size_t group) const;
   absl::Status CheckSlots() const;
+  // What is wrong with the outcome of a sampled slice: a guess holds or is void. Empty: nothing.
+  std::string WrongOutcome(const SliceInFlight& slice, const SampledToken& token) const;
   absl::Status CheckSequence(const Sequence& sequence) const;
+  // What is wrong with its slices in flight, and with the tables and slots of a running one. Empty: nothing.
+  std::string WrongSlices(const Sequence& sequence, bool runs) const;
+  std::string WrongProgress(const Sequence& sequence) const;
 
   const SchedulerOptions options_;
-  const int64_t chunk_rows_;  // of a chunk, and no more than a micro-batch has
-  const bool windowed_;       // any group has a window
+  const int64_t chunk_rows_;   // of a chunk, and no more than a micro-batch has
+  const bool windowed_;        // any group has a window
+  const int32_t spare_slots_;  // of states: that guesses may have (I5)
   BlockManager blocks_;
   GrammarIds grammars_;
   std::deque<InFlight> in_flight_;  // oldest first
   int32_t decode_groups_;
   int32_t groups_in_flight_ = 0;  // of the micro-batches in flight: those with decode rows
+  GuessFeed* guess_feed_ = nullptr;
+  int32_t guess_places_ = 0;
+  int32_t guess_slots_ = 0;  // of all sequences
   SchedulerCounters counters_;
 
   // The unfinished ones. Each is in exactly one of: in turn in queue_ (kWaiting, kPreempted), siblings_ (kWaiting) and
@@ -314,8 +381,9 @@ class Scheduler {
   absl::flat_hash_map<uint64_t, int32_t> waiting_blocks_;
 
   // Each unfinished sequence is in exactly one of these; Sequence::place says where.
-  std::list<Sequence*> ready_;      // decoding and nothing in flight; who waits longest is first
-  std::list<Sequence*> not_ready_;  // in no order
+  std::list<Sequence*> ready_;   // decoding, next row's token known; who waits longest is first
+  std::list<Sequence*> ahead_;   // decoding, next row a guess; whose last row is oldest is first
+  std::list<Sequence*> others_;  // in no order
 
   int64_t waiting_rows_ = 0;              // the tokens of all in turn in queue_
   int64_t prompt_rows_ = 0;               // the rows that those in prompts_ have to hand out

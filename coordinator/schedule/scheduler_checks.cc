@@ -87,6 +87,12 @@ absl::Status ValidateSchedulerOptions(const SchedulerOptions& options) {
         {JobLimits::kStateSlots.name, {options.max_num_seqs, JobLimits::kStateSlots.range.max}}, options.state_slots));
     RETURN_IF_ERROR(CheckJobField(JobLimits::kStateBlocks, options.state_blocks));
   }
+  RETURN_IF_ERROR(CheckJobField(JobLimits::kMostGuesses, options.most_guesses));
+  const int32_t in_flight = std::max(options.micro_batches, options.most_groups);
+  if (options.most_guesses >= in_flight) {
+    return WrongOption("`most_guesses` is ", options.most_guesses, ", expected less than the ", in_flight,
+                       " micro-batches in flight");
+  }
   if (!IsNamed(kPolicies, options.policy)) {
     return WrongOption("policy is ", static_cast<int>(options.policy), ", which is none of the known ones");
   }
@@ -172,7 +178,8 @@ absl::Status Scheduler::CheckResult(const StepResult& result) const {
         return mismatch("sequence ", slice.sequence, " has a token at position ", token->position, ", expected ",
                         slice.start + slice.count);
       }
-      if (token->token < 0) return mismatch("sequence ", slice.sequence, " has token id ", token->token);
+      const std::string wrong = WrongOutcome(slice, *token);
+      if (!wrong.empty()) return mismatch("sequence ", slice.sequence, wrong);
       ++token;
     }
     if (slice.scores()) {
@@ -199,6 +206,21 @@ absl::Status Scheduler::CheckResult(const StepResult& result) const {
                     scores - result.targets.begin());
   }
   return absl::OkStatus();
+}
+
+// Of a sequence that has ended since, the last stage may know more than there is here: what it says is as good.
+std::string Scheduler::WrongOutcome(const SliceInFlight& slice, const SampledToken& token) const {
+  const bool guess = slice.guess != kNoToken;
+  if (token.is_void && !guess) return absl::StrCat(" has no token at position ", token.position, ", expected one");
+  if (token.is_void ? token.token != kNoToken || !token.top.empty() : token.token < 0) {
+    return absl::StrCat(" has token id ", token.token, token.is_void ? " of a void row" : "");
+  }
+  const Sequence* const live = guess ? LiveSequenceOf(slice) : nullptr;
+  if (live == nullptr) return "";
+  const bool holds = GuessHolds(slice.start, slice.guess, live->tokens(), live->last_token());
+  if (holds != token.is_void) return "";
+  return absl::StrCat(": the guess at position ", slice.start, " proved ", holds ? "right" : "wrong",
+                      ", the result says otherwise");
 }
 
 absl::Status Scheduler::CheckIntegrity() const {
@@ -258,8 +280,8 @@ absl::Status Scheduler::CheckBlocks(size_t group) const {
     if (std::set<BlockId>(held, table.end()).size() != static_cast<size_t>(table.end() - held)) {
       return violation("sequence ", id, " has a block twice");
     }
-    if (sequence->released[group] > FirstPlace(group, sequence->handed_out)) {
-      return violation("sequence ", id, " has released what its next row sees");
+    if (sequence->released[group] > FirstPlace(group, FirstRowToCome(*sequence))) {
+      return violation("sequence ", id, " has released what a row to come sees");  // I4
     }
     const int64_t promise = running_.contains(sequence->rank()) ? BlocksPromised(*sequence, group) : 0;
     if (sequence->promised[group] != promise) {
@@ -283,10 +305,12 @@ absl::Status Scheduler::CheckBlocks(size_t group) const {
   return absl::OkStatus();
 }
 
-// Every slot is referenced by the sequences that run with it, and by no others; who waits is counted.
+// Every slot is referenced by the sequences that run with it, and by no others, those of guesses (I5) by one; who waits
+// is counted.
 absl::Status Scheduler::CheckSlots() const {
   std::vector<int32_t> references(static_cast<size_t>(options_.state_slots));
   absl::flat_hash_map<uint64_t, int32_t> waiting;
+  int32_t guess_slots = 0;
   for (const auto& [id, sequence] : sequences_) {
     const SlotId slot = sequence->state_slot;
     const bool runs = running_.contains(sequence->rank());
@@ -294,6 +318,13 @@ absl::Status Scheduler::CheckSlots() const {
       return Violation("sequence ", id, " (", SequenceStateName(sequence->state()), ") has the state in slot ", slot);
     }
     if (slot != kNoSlot) ++references[static_cast<size_t>(slot)];
+    for (const SlotId guess_slot : sequence->guess_slots) {
+      if (guess_slot < 0 || guess_slot >= options_.state_slots || blocks_.slots().references(guess_slot) != 1) {
+        return Violation("sequence ", id, " has a guess with slot ", guess_slot, ", which is not its own");
+      }
+      ++references[static_cast<size_t>(guess_slot)];
+      ++guess_slots;
+    }
     if (runs || !keeps_snapshots()) continue;
     for (int64_t block = 0; block < PromptBlocks(*sequence); ++block) {
       ++waiting[sequence->block_hashes[static_cast<size_t>(block)]];
@@ -304,30 +335,37 @@ absl::Status Scheduler::CheckSlots() const {
     return Violation("slot ", slot, " has ", blocks_.slots().references(slot), " references, but is that of ",
                      references[static_cast<size_t>(slot)], " sequences");
   }
+  if (guess_slots != guess_slots_ || guess_slots > spare_slots_) {
+    return Violation(guess_slots, " slots of guesses of ", spare_slots_, ", counted are ", guess_slots_);
+  }
   if (waiting == waiting_blocks_) return absl::OkStatus();
   return Violation(waiting.size(), " blocks of prompts wait, kept are ", waiting_blocks_.size(), " or others");
 }
 
-// What is kept so that nobody counts: the prompts with work, the ready ones, the decoding ones.
+// What is kept so that nobody counts: the prompts with work, the ready ones and those ahead (I1), the decoding ones.
 absl::Status Scheduler::CheckQueues() const {
-  size_t prompts = 0, ready = 0;
+  size_t prompts = 0, ready = 0, ahead = 0;
   int64_t decoding = 0, prompt_rows = 0, waiting_rows = 0;
   for (const auto& [id, sequence] : sequences_) {
     const bool is_decoding = sequence->state() == SequenceState::kDecoding;
-    const bool is_ready = is_decoding && sequence->slices_in_flight == 0;
+    const bool is_ready = is_decoding && sequence->handed_out < sequence->tokens();
+    const Sequence::List list = is_ready      ? Sequence::List::kReady
+                                : is_decoding ? Sequence::List::kAhead
+                                              : Sequence::List::kOther;
     const bool is_prompt = sequence->state() == SequenceState::kPrefilling && sequence->handed_out < sequence->tokens();
-    prompts += is_prompt, ready += is_ready, decoding += is_decoding;
+    prompts += is_prompt, ready += is_ready, ahead += is_decoding && !is_ready, decoding += is_decoding;
     if (is_prompt) prompt_rows += sequence->tokens() - sequence->handed_out;
     if (queue_.InTurn(*sequence)) waiting_rows += sequence->tokens();
-    if (sequence->ready != is_ready || prompts_.contains(sequence->rank()) != is_prompt ||
+    if (sequence->list != list || prompts_.contains(sequence->rank()) != is_prompt ||
         *sequence->place != sequence.get()) {
       return Violation("sequence ", id, " (", SequenceStateName(sequence->state()), ") is in the wrong list");
     }
   }
-  if (prompts_.size() != prompts || ready_.size() != ready || not_ready_.size() != sequences_.size() - ready ||
-      decoding_ != decoding) {
-    return Violation(prompts, " prompts with work, ", ready, " ready and ", decoding, " decoding; kept are ",
-                     prompts_.size(), ", ", ready_.size(), " and ", decoding_);
+  if (prompts_.size() != prompts || ready_.size() != ready || ahead_.size() != ahead ||
+      others_.size() != sequences_.size() - ready - ahead || decoding_ != decoding) {
+    return Violation(prompts, " prompts with work, ", ready, " ready, ", ahead, " ahead and ", decoding,
+                     " decoding; kept are ", prompts_.size(), ", ", ready_.size(), ", ", ahead_.size(), " and ",
+                     decoding_);
   }
   if (prompt_rows_ != prompt_rows || waiting_rows_ != waiting_rows) {
     return Violation(prompt_rows, " rows of prompts to hand out and ", waiting_rows, " that wait; kept are ",
@@ -361,48 +399,76 @@ absl::Status Scheduler::CheckSequence(const Sequence& sequence) const {
   if (stands_aside && sequence.group == kLacksGrammarRoom && grammars_.followed_bytes() == 0) {
     return violation("waits for room for its grammar, but nobody follows any");
   }
-  int32_t slices = 0;
-  int64_t rows = 0;
-  bool contiguous = true;
-  for (const InFlight& micro_batch : in_flight_) {
-    for (const SliceInFlight& slice : micro_batch.slices) {
-      if (slice.order != sequence.order) continue;
-      contiguous = contiguous && (!runs || slice.start == sequence.confirmed + rows);
-      ++slices;
-      rows += slice.count;
-    }
-  }
-  if (slices != sequence.slices_in_flight) {
-    return violation("counts ", sequence.slices_in_flight, " slices in flight, there are ", slices);
-  }
+  if (const std::string wrong = WrongSlices(sequence, runs); !wrong.empty()) return violation(wrong);
   if (!runs) {
     for (const std::vector<BlockId>& table : sequence.block_tables) {
       if (!table.empty()) return violation("holds ", table.size(), " blocks");
     }
-    if (sequence.handed_out != 0 || sequence.confirmed != 0 || sequence.opened) {
+    if (sequence.handed_out != 0 || sequence.confirmed != 0 || sequence.furthest != 0 || sequence.opened) {
       return violation("is open on the stages");
     }
-    if ((state == SequenceState::kPreempted) != (slices > 0)) return violation("has ", slices, " slices in flight");
+    if (!sequence.guesses.empty()) return violation("has ", sequence.guesses.size(), " guesses");
+    if ((state == SequenceState::kPreempted) != (sequence.slices_in_flight > 0)) {
+      return violation("has ", sequence.slices_in_flight, " slices in flight");
+    }
     return absl::OkStatus();
   }
+  if (const std::string wrong = WrongProgress(sequence); !wrong.empty()) return violation(wrong);
+  return absl::OkStatus();
+}
+
+std::string Scheduler::WrongProgress(const Sequence& sequence) const {
   for (size_t block = 0; block < sequence.chain.size(); ++block) {
-    if (!options_.prefix_caching) return violation("has entries of a prefix cache that is off");
+    if (!options_.prefix_caching) return "has entries of a prefix cache that is off";
     const bool own = sequence.chain[block].block == sequence.block_tables[blocks_.anchor()].at(block);
-    if (own && !blocks_.Holds(sequence.chain[block])) return violation("lost the entry of its block ", block);
+    if (own && !blocks_.Holds(sequence.chain[block])) return absl::StrCat("lost the entry of its block ", block);
   }
-  if (!contiguous || sequence.handed_out - sequence.confirmed != rows) {
-    return violation("has ", rows, contiguous ? " rows in flight" : " rows in flight, out of order");
+  if (!sequence.opened || sequence.handed_out == 0) return "is not open on the stages";
+  const auto guesses = static_cast<int64_t>(sequence.guesses.size());
+  if (sequence.handed_out > sequence.tokens() + guesses) return "computes tokens nobody knows";
+  if (sequence.state() == SequenceState::kPrefilling && guesses > 0) return "has guesses";
+  if (sequence.state() == SequenceState::kDecoding) {
+    if (sequence.confirmed != sequence.tokens() - 1) return "has more than one row to compute";
+    const bool ready = sequence.handed_out == sequence.tokens() - 1 && guesses == 0;
+    if (!ready && sequence.handed_out != sequence.tokens() + guesses) {
+      return absl::StrCat("is neither ready nor ahead by its ", guesses, " guesses");  // I1
+    }
   }
-  if (!sequence.opened || sequence.handed_out == 0) return violation("is not open on the stages");
-  if (sequence.handed_out > sequence.tokens()) return violation("computes tokens nobody knows");
-  if (state == SequenceState::kDecoding && sequence.confirmed != sequence.tokens() - 1) {
-    return violation("has more than one row to compute");
+  if (sequence.guess_slots.size() != (options_.state_slots > 0 ? sequence.guesses.size() : 0)) {
+    return absl::StrCat("has ", sequence.guess_slots.size(), " slots for ", guesses, " guesses");
+  }
+  if (sequence.furthest < sequence.handed_out) {
+    return absl::StrCat("had at most ", sequence.furthest, " rows handed out");
   }
   for (const std::vector<BlockId>& table : sequence.block_tables) {
-    if (static_cast<int64_t>(table.size()) == BlocksFor(sequence.handed_out)) continue;
-    return violation("has ", table.size(), " blocks, expected ", BlocksFor(sequence.handed_out));
+    if (static_cast<int64_t>(table.size()) == BlocksFor(sequence.furthest)) continue;
+    return absl::StrCat("has ", table.size(), " blocks, expected ", BlocksFor(sequence.furthest));  // I4
   }
-  return absl::OkStatus();
+  return "";
+}
+
+// I2, I3, from the newest on.
+std::string Scheduler::WrongSlices(const Sequence& sequence, bool runs) const {
+  int32_t slices = 0;
+  int64_t begin = sequence.handed_out;  // of the rows that were looked at
+  for (auto micro_batch = in_flight_.rbegin(); micro_batch != in_flight_.rend(); ++micro_batch) {
+    for (const SliceInFlight& slice : micro_batch->slices) {
+      if (slice.order != sequence.order) continue;
+      ++slices;
+      if (!runs) continue;
+      const bool is_void = begin == sequence.confirmed;
+      if (is_void ? slice.guess == kNoToken : slice.start + slice.count != begin || !HasTokenInPlace(sequence, slice)) {
+        return absl::StrCat("has ", slice.count, " rows from ", slice.start, " on in flight, out of order");
+      }
+      if (!is_void) begin = slice.start;
+    }
+  }
+  if (runs && begin != sequence.confirmed) return absl::StrCat("has no row in flight at position ", begin - 1);
+  if (slices != sequence.slices_in_flight) {
+    return absl::StrCat("counts ", sequence.slices_in_flight, " slices in flight, there are ", slices);
+  }
+  const bool bounded = sequence.state() == SequenceState::kDecoding;
+  return bounded && slices > 1 + options_.most_guesses ? absl::StrCat("has ", slices, " slices in flight") : "";
 }
 
 }  // namespace stagecoach

@@ -152,6 +152,7 @@ void ClusterRun::RecordReady() {
   LogVerbose(absl::StrCat("ready after ", absl::StrFormat("%.3f", Seconds(ready_us_ - start_us_)),
                           " s: ", ready.stages_size(), " stages, context ", ready.context(), ", ", ready.blocks(),
                           " KV blocks of ", ready.block_tokens(), " tokens"));
+  if (!ready.speculation().empty()) LogVerbose(ready.speculation());
   for (const pb::StageSummary& stage : ready.stages()) {
     LogVerbose(absl::StrCat("stage ", stage.stage(), " on ", stage.host(), ": layers ", stage.first_layer(), "-",
                             stage.last_layer() - 1, ", ", InstructionSetName(stage.isa()), ", ", stage.threads(),

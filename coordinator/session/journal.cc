@@ -94,6 +94,9 @@ void RequestJournal::TakeCost(const pb::RequestCost& cost, Entry* entry) {
   const int64_t preemptions = entry->earlier_preemptions + cost.preemptions();
   if (!entry->timed) entry->cost = cost;
   entry->cost.set_preemptions(preemptions);
+  // Each job counts over the whole output.
+  entry->cost.set_predicted_right(cost.predicted_right());
+  entry->cost.set_predicted_wrong(cost.predicted_wrong());
 }
 
 absl::StatusOr<std::optional<SessionEvent>> RequestJournal::RecordPrefill(const pb::PrefillProgress& progress) {
@@ -207,6 +210,9 @@ pb::SubmitRequest RequestJournal::Submission(RequestId request) const {
   if (entry.request.conversation_tokens >= 0) submission.set_conversation_tokens(entry.request.conversation_tokens);
   submission.set_cache_salt(entry.request.cache_salt);
   if (entry.request.grammar != nullptr) submission.set_grammar(*entry.request.grammar);
+  if (const auto& prediction = entry.request.prediction; prediction != nullptr) {
+    submission.mutable_prediction()->Add(prediction->begin(), prediction->end());
+  }
   submission.set_tenant(entry.request.tenant);
   submission.set_weight(entry.request.weight);
   submission.set_priority_class(static_cast<int32_t>(entry.request.priority_class));

@@ -35,8 +35,9 @@ struct GenerationRequest {
   // See SequenceSpec; nullptr: none. The choices of a request share it. Where there is one, the tokens that end a
   // generation are among stop_tokens.
   std::shared_ptr<const std::string> grammar;
-  std::string tenant;  // "
-  double weight = 1;   // of kWeightRange
+  std::shared_ptr<const std::vector<TokenId>> prediction;  // "; nullptr: none
+  std::string tenant;                                      // "
+  double weight = 1;                                       // of kWeightRange
   PriorityClass priority_class = PriorityClass::kDefault;
 };
 

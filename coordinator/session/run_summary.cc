@@ -17,6 +17,21 @@ void AddSizes(const Sizes& earlier, Sizes* sizes) {
   for (int i = 0; i < earlier.size(); ++i) sizes->Set(i, sizes->Get(i) + earlier.Get(i));
 }
 
+using Guessers = google::protobuf::RepeatedPtrField<pb::GuesserStatistics>;
+
+void AddGuessers(const Guessers& earlier, Guessers* guessers) {
+  for (const pb::GuesserStatistics& one : earlier) {
+    const auto same = std::find_if(guessers->begin(), guessers->end(),
+                                   [&](const pb::GuesserStatistics& other) { return other.name() == one.name(); });
+    if (same == guessers->end()) {
+      *guessers->Add() = one;
+    } else {
+      same->set_tried(same->tried() + one.tried());
+      same->set_right(same->right() + one.right());
+    }
+  }
+}
+
 // Of the first `stages`: what they computed, and how long the ideal pipeline took for it, all of them together.
 struct IdealTime {
   double compute_s = 0, span_s = 0;
@@ -26,6 +41,7 @@ IdealTime IdealOf(const pb::JobStatistics& statistics, int stages) {
   for (int i = 0; i < std::min(stages, statistics.stages_size()); ++i) {
     ideal.compute_s += statistics.stages(i).compute_s();
   }
+  ideal.compute_s = std::max(0.0, ideal.compute_s - statistics.void_s());  // it is no work
   if (statistics.bubble_floor() < 1) ideal.span_s = ideal.compute_s / (1 - statistics.bubble_floor());
   return ideal;
 }
@@ -51,7 +67,7 @@ double DecodeRate(const RunTotals& totals) {
 }
 
 double RowsAPass(const pb::JobStatistics& job) {
-  return SafeRate(static_cast<double>(job.prefill_rows() + job.decode_rows()),
+  return SafeRate(static_cast<double>(job.prefill_rows() + job.decode_rows() + job.guesses_right()),
                   static_cast<double>(job.micro_batches()));
 }
 
@@ -76,6 +92,11 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
   sum->set_prefix_query_tokens(earlier.prefix_query_tokens() + later.prefix_query_tokens());
   sum->set_prefix_hit_tokens(earlier.prefix_hit_tokens() + later.prefix_hit_tokens());
   sum->set_prefix_stateless_tokens(earlier.prefix_stateless_tokens() + later.prefix_stateless_tokens());
+  sum->set_guesses(earlier.guesses() + later.guesses());
+  sum->set_guesses_right(earlier.guesses_right() + later.guesses_right());
+  sum->set_guesses_void(earlier.guesses_void() + later.guesses_void());
+  sum->set_void_s(earlier.void_s() + later.void_s());
+  AddGuessers(earlier.guessers(), sum->mutable_guessers());
   const double busy_s = earlier.busy_s() + later.busy_s();
   sum->set_busy_s(busy_s);
   if (busy_s > 0) {

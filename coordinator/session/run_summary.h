@@ -38,8 +38,9 @@ struct RunSummary {
 double DecodeRate(const RunTotals& totals);
 double TotalRate(const RunTotals& totals);
 
-// Rows per pass over the weights, of all micro-batches and of those with decode rows; 0 without any. To be read with
-// the bubble, which many small passes lower while they cost speed.
+// Rows per pass over the weights, of all micro-batches and of those with decode rows; 0 without any. Of guessed rows
+// all those count that proved right, and only for all micro-batches. To be read with the bubble, which many small
+// passes lower while they cost speed.
 double RowsAPass(const pb::JobStatistics& job);
 double DecodeRowsAPass(const pb::JobStatistics& job);
 

@@ -28,16 +28,19 @@ constexpr SequenceId kMostRefused = 1'000'000;  // requests in a row that a log 
 static_assert(kSimulatedToken != kStopToken && kSimulatedToken < kFirstContentToken);
 
 std::string SlicesText(const StepRecord& record) {
-  return absl::StrCat(
-      "[",
-      absl::StrJoin(record.slices, " ",
-                    [](std::string* out, const StepRecord::Slice& slice) {
-                      absl::StrAppend(out, slice.sequence, ":", slice.start, "+", slice.count, slice.sample ? "*" : "");
-                      if (slice.state_write == kNoSlot) return;
-                      absl::StrAppend(out, "(", slice.state_read == kNoSlot ? "" : absl::StrCat(slice.state_read), ">",
-                                      slice.state_write, ")");
-                    }),
-      "]");
+  return absl::StrCat("[",
+                      absl::StrJoin(record.slices, " ",
+                                    [](std::string* out, const StepRecord::Slice& slice) {
+                                      absl::StrAppend(out, slice.sequence, ":", slice.start, "+", slice.count,
+                                                      slice.guess != GuessRecord::kNone ? "?"
+                                                      : slice.sample                    ? "*"
+                                                                                        : "");
+                                      if (slice.state_write == kNoSlot) return;
+                                      absl::StrAppend(out, "(",
+                                                      slice.state_read == kNoSlot ? "" : absl::StrCat(slice.state_read),
+                                                      ">", slice.state_write, ")");
+                                    }),
+                      "]");
 }
 
 // What the log says of one job, checked as far as anything here relies on it.
@@ -120,7 +123,9 @@ class RecordedPipeline : public Pipeline {
                    VirtualClock* clock)
       : records_(records), contents_(contents), scheduler_(scheduler), clock_(clock) {
     for (const StepRecord& record : records) {
-      for (const StepRecord::Slice& slice : record.slices) tokens_left_[slice.sequence] += slice.sample ? 1 : 0;
+      for (const StepRecord::Slice& slice : record.slices) {
+        tokens_left_[slice.sequence] += slice.sample && slice.guess != GuessRecord::kVoid ? 1 : 0;
+      }
       for (const RecordedCommand& command : record.inputs.commands) {
         if (command.cancel) tokens_left_.erase(command.sequence);
       }
@@ -152,15 +157,18 @@ class RecordedPipeline : public Pipeline {
       }
       scheduler_->SetDecodeGroups(record.inputs.decode_groups);
     }
+    if (record.inputs.guess_places > scheduler_->most_groups()) {
+      return absl::InvalidArgumentError(absl::StrCat("the step log's micro-batch ", record.number, " has ",
+                                                     record.inputs.guess_places, " places for guesses"));
+    }
+    scheduler_->SetGuessPlaces(record.inputs.guess_places);
     std::optional<StepResult> result = std::move(in_flight_.front());
     in_flight_.pop_front();
     result->times = record.times;
-    for (SampledToken& token : result->sampled) {
-      token.token = contents_->At(token.sequence, token.position);
-      const auto left = tokens_left_.find(token.sequence);
-      if (left != tokens_left_.end() && --left->second == 0) token.token = kStopToken;
+    auto sampled = result->sampled.begin();
+    for (const StepRecord::Slice& slice : record.slices) {
+      if (slice.sample) TakeOutcome(slice, &*sampled++);
     }
-    tokens_ += static_cast<int64_t>(result->sampled.size());
     return result;
   }
 
@@ -179,6 +187,7 @@ class RecordedPipeline : public Pipeline {
   }
   bool done() const { return confirmed_ == records_.size(); }
   uint64_t submitted() const { return submitted_; }
+  uint64_t confirmed() const { return confirmed_; }
   int64_t tokens() const { return tokens_; }
 
  private:
@@ -194,12 +203,14 @@ class RecordedPipeline : public Pipeline {
       const SequenceSlice& is = batch.slices[i];
       const StepRecord::Slice& was = record.slices[i];
       same = is.sequence == was.sequence && is.start == was.start && is.count == was.count && is.sample == was.sample &&
-             is.state_read == was.state_read && is.state_write == was.state_write;
+             is.guess == (was.guess != GuessRecord::kNone) && is.state_read == was.state_read &&
+             is.state_write == was.state_write;
     }
     if (!same) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "micro-batch ", batch.number, " differs: the replay has ", SlicesText(found), ", the record ",
-          SlicesText(record), " (sequence:start+rows, * sampled, (slots of states)), or the grammars differ"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("micro-batch ", batch.number, " differs: the replay has ", SlicesText(found), ", the record ",
+                       SlicesText(record),
+                       " (sequence:start+rows, * sampled, ? guessed, (slots of states)), or the grammars differ"));
     }
     // Results are taken one at a time, so their times are in order; of two equal times either may have come first.
     const bool early = confirmed_ < records_.size() && records_[confirmed_].confirm_us < record.submit_us;
@@ -208,6 +219,17 @@ class RecordedPipeline : public Pipeline {
     return absl::FailedPreconditionError(absl::StrCat("micro-batch ", batch.number, " is handed out after ", confirmed_,
                                                       " results, which was ", early ? "later" : "earlier",
                                                       " in the record"));
+  }
+
+  void TakeOutcome(const StepRecord::Slice& slice, SampledToken* answer) {
+    if (slice.guess == GuessRecord::kVoid) {
+      *answer = {.sequence = answer->sequence, .position = answer->position, .token = kNoToken, .is_void = true};
+      return;
+    }
+    answer->token = contents_->At(answer->sequence, answer->position);
+    const auto left = tokens_left_.find(answer->sequence);
+    if (left != tokens_left_.end() && --left->second == 0) answer->token = kStopToken;
+    ++tokens_;
   }
 
   const absl::Span<const StepRecord> records_;
@@ -219,6 +241,34 @@ class RecordedPipeline : public Pipeline {
   uint64_t submitted_ = 0, confirmed_ = 0;
   size_t commands_taken_ = 0;  // of those before the next micro-batch
   int64_t tokens_ = 0;
+};
+
+// Guesses what the record has in each micro-batch: a token that proves right, or another one.
+class RecordedGuesses : public GuessFeed {
+ public:
+  RecordedGuesses(absl::Span<const StepRecord> records, const RecordedTokens* contents,
+                  const RecordedPipeline* pipeline)
+      : records_(records), contents_(contents), pipeline_(pipeline) {}
+
+  bool MayGuess(uint64_t number, int32_t /*in_flight*/) override {
+    now_ = number < records_.size() ? &records_[number] : nullptr;
+    return now_ != nullptr && now_->guess_rows() > 0 && pipeline_->confirmed() == now_->inputs.confirmed;
+  }
+  TokenId GuessFor(const Sequence& sequence) override {
+    const auto slice = std::find_if(now_->slices.begin(), now_->slices.end(), [&](const StepRecord::Slice& was) {
+      return was.sequence == sequence.spec().id && was.start == sequence.handed_out && was.guess != GuessRecord::kNone;
+    });
+    if (slice == now_->slices.end()) return kNoToken;
+    const TokenId token = contents_->At(slice->sequence, slice->start);
+    if (slice->guess == GuessRecord::kRight) return token;
+    return int64_t{token} + 1 < kReplayVocab ? token + 1 : token - 1;
+  }
+
+ private:
+  const absl::Span<const StepRecord> records_;
+  const RecordedTokens* const contents_;
+  const RecordedPipeline* const pipeline_;
+  const StepRecord* now_ = nullptr;
 };
 
 // Gives every command where the record has it.
@@ -292,6 +342,8 @@ absl::StatusOr<ReplayedJob> ReplayJob(absl::Span<const StepRecord> records) {
   scheduler.SetDecodeGroups(job.decode_groups);
   const RecordedTokens contents(records);
   RecordedPipeline pipeline(records, &contents, &scheduler, &clock);
+  RecordedGuesses guesses(records, &contents, &pipeline);
+  scheduler.SetGuessFeed(&guesses);
   RecordedFront front(&contents, &pipeline, &clock);
   Engine engine(&pipeline, &scheduler, &front, &clock, kReplayVocab, nullptr);
   bool stuck = false;

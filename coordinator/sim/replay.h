@@ -3,7 +3,8 @@
 
 // Runs the real engine and scheduler again over the recorded times of a run (its step log), and compares every
 // micro-batch with the recorded one: same number, same slices in the same order, handed out before the same results. Of
-// the record it takes when requests were taken up, how many decode groups there were, and what came back when.
+// the record it takes when requests were taken up, how many decode groups and places for guesses there were, what was
+// guessed and whether it held, and what came back when.
 //
 // A sequence that has fewer tokens than it asked for, and was not cancelled, counts as ended by a stop token with its
 // last recorded one. Times during which a front was behind in reading are not in the log: a run that had any may

@@ -32,8 +32,8 @@ absl::Status SimPipeline::Submit(const MicroBatch& batch) {
   CHECK_EQ(batch.number, first_number_ + flights_.size());
   clock_->AdvanceTo(clock_->now_ns() + NsOf(cluster_->turn_s));
   Flight& flight = flights_.emplace_back();
-  flight.load = LoadOf(batch, cluster_->pipeline.window());
-  flight.result = AnswerTo(batch);
+  flight.result = answers_.To(batch);
+  flight.load = LoadOf(batch, cluster_->pipeline.window(), &flight.result);
   flight.result.times.resize(stages_.size());
   Push(clock_->now_ns() + NsOf(cluster_->pipeline.to_first_s + cluster_->wake_s), Event::Kind::kArrival, 0,
        batch.number);
@@ -244,10 +244,30 @@ StepResult AnswerTo(const MicroBatch& batch) {
   return result;
 }
 
-StepLoad LoadOf(const MicroBatch& batch, int64_t window) {
-  StepLoad load;
+StepResult SimAnswers::To(const MicroBatch& batch) {
+  for (const SequenceId sequence : batch.free) tokens_.erase(sequence);
+  StepResult result = AnswerTo(batch);
+  auto sampled = result.sampled.begin();
   for (const SequenceSlice& slice : batch.slices) {
-    const StepLoad rows = StepLoad::Chunk(slice.count, slice.start, slice.sample, window);
+    if (!slice.sample) continue;
+    SampledToken& answer = *sampled++;
+    int64_t& tokens = tokens_[slice.sequence];
+    if (!slice.guess || GuessHolds(slice.start, slice.tokens[0], tokens, kSimulatedToken)) {
+      tokens = answer.position + 1;
+    } else {
+      answer = {.sequence = slice.sequence, .position = answer.position, .token = kNoToken, .is_void = true};
+    }
+  }
+  return result;
+}
+
+StepLoad LoadOf(const MicroBatch& batch, int64_t window, const StepResult* result) {
+  StepLoad load;
+  size_t sampled = 0;
+  for (const SequenceSlice& slice : batch.slices) {
+    const bool is_void = slice.sample && result != nullptr && result->sampled[sampled].is_void;
+    sampled += slice.sample ? 1 : 0;
+    const StepLoad rows = StepLoad::Chunk(slice.count, slice.start, slice.sample && !is_void, window);
     load.rows += rows.rows;
     load.sequences += 1;
     load.positions += rows.positions;

@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/step/step.h"
 #include "coordinator/pipeline/pipeline.h"
 #include "coordinator/plan/prediction.h"
@@ -30,9 +31,19 @@ inline constexpr TokenId kSimulatedToken = 1;
 // A token for every slice that is sampled, log-probabilities for every slice with targets, no times.
 StepResult AnswerTo(const MicroBatch& batch);
 
+// What the last stage answers to the micro-batches of a job, in order: as AnswerTo, but guesses that do not hold are
+// void. Every token of an output is kSimulatedToken, so a guess of another one is wrong.
+class SimAnswers {
+ public:
+  StepResult To(const MicroBatch& batch);
+
+ private:
+  absl::flat_hash_map<SequenceId, int64_t> tokens_;  // known of sequences with an output
+};
+
 // The rows of a micro-batch, whatever mix they are of. Rows whose targets are asked for go through the head as those do
-// that are sampled. `window`: see StepLoad.
-StepLoad LoadOf(const MicroBatch& batch, int64_t window = 0);
+// that are sampled. `window`: see StepLoad. `result`: void rows do not go through the head; nullptr: all do.
+StepLoad LoadOf(const MicroBatch& batch, int64_t window = 0, const StepResult* result = nullptr);
 
 struct SimCluster {
   PipelineModel pipeline;    // 1 .. 512 stages; its costs outlive all use
@@ -113,6 +124,7 @@ class SimPipeline : public Pipeline {
   VirtualClock* const clock_;
   const int64_t fails_at_ns_, detect_ns_;
   SimNetwork network_;
+  SimAnswers answers_;
   std::vector<Stage> stages_;
   std::vector<int> host_of_;                 // [stages] 0 .. hosts - 1
   std::vector<std::vector<int>> computing_;  // [hosts] stages that compute

@@ -11,7 +11,8 @@
 #include "common/base/counter_rng.h"
 #include "common/base/status_macros.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/schedule/group_planner.h"
+#include "coordinator/guess/speculator.h"
+#include "coordinator/schedule/groups/group_planner.h"
 #include "coordinator/trace/trace_file.h"
 
 namespace stagecoach {
@@ -40,6 +41,14 @@ std::vector<int> HostsOf(const PipelineModel& pipeline) {
   return hosts;
 }
 
+Speculator::Options GuessesOf(const SimOptions& options) {
+  return {.suffix = false,
+          .vocab = std::max<int64_t>(options.vocab, SimGuesser::kWrongToken + 1),
+          .more = [outcomes = options.guesses](const Sequence& sequence) {
+            return std::make_unique<SimGuesser>(sequence.spec().id, outcomes);
+          }};
+}
+
 // The engine has handed a micro-batch over before the coordinator's turn, in its own time, passes in the pipeline.
 class TurnDelay : public StepSink {
  public:
@@ -64,14 +73,17 @@ class SimJob {
                   NextFailureNs(options, clock->now_ns(), number), NsOf(options.failures.detect_s)),
         scheduler_(options.scheduler),
         steps_(options.steps, options.cluster.turn_s) {
-    if (options.decode_groups > 0) {
-      scheduler_.SetDecodeGroups(options.decode_groups);
-    } else {
+    if (options.guesses != nullptr) speculator_ = std::make_unique<Speculator>(GuessesOf(options));
+    if (options.decode_groups > 0) scheduler_.SetDecodeGroups(options.decode_groups);
+    if (options.decode_groups == 0 || speculator_ != nullptr) {
       groups_ = std::make_unique<GroupPlanner>(HostsOf(options.cluster.pipeline), scheduler_.most_groups(),
-                                               options.scheduler.reads);
+                                               options.scheduler.reads,
+                                               GroupPlanner::Options{.guess_rows = options.scheduler.most_guesses + 1,
+                                                                     .groups = options.decode_groups,
+                                                                     .idle_us = options.cluster.stage_delay_s * 1e6});
     }
     engine_ = std::make_unique<Engine>(&pipeline_, &scheduler_, front, clock, options.vocab,
-                                       options.steps != nullptr ? &steps_ : nullptr, groups_.get());
+                                       options.steps != nullptr ? &steps_ : nullptr, groups_.get(), speculator_.get());
     clock->OnPause([this] { ToNextEvent(kNeverNs); });
     front->OnWait([this](int64_t most_us) { ToNextEvent(clock_->now_ns() + most_us * 1000); });
   }
@@ -113,6 +125,7 @@ class SimJob {
   Scheduler scheduler_;
   TurnDelay steps_;
   std::unique_ptr<GroupPlanner> groups_;
+  std::unique_ptr<Speculator> speculator_;
   std::unique_ptr<Engine> engine_;
   bool stuck_ = false;
 };

@@ -18,6 +18,7 @@
 #include "coordinator/engine/front.h"
 #include "coordinator/schedule/scheduler.h"
 #include "coordinator/sim/sim_front.h"
+#include "coordinator/sim/sim_guesses.h"
 #include "coordinator/sim/sim_pipeline.h"
 #include "coordinator/trace/trace_job.h"
 
@@ -36,6 +37,7 @@ struct SimOptions {
   SimCluster cluster;
   SchedulerOptions scheduler;  // valid
   int32_t decode_groups = 0;   // 0: found out from the stages' times, as in a job
+  SimOutcomes guesses;  // of made-up guesses (sim_guesses.h); as far ahead as scheduler.most_guesses. nullptr: none
   int64_t vocab = 2;
   std::vector<ArrivingRequest> requests;
   int64_t concurrency = 0;               // RequestFeed's

@@ -76,11 +76,12 @@ struct SequenceTable::Pending {
 };
 
 SequenceTable::SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context,
-                             absl::Span<const int64_t> group_windows)
+                             absl::Span<const int64_t> group_windows, int32_t most_guesses)
     : pending_(std::make_unique<Pending>(group_blocks)),
       block_tokens_(block_tokens),
       context_(context),
-      windows_(group_windows.begin(), group_windows.end()) {
+      windows_(group_windows.begin(), group_windows.end()),
+      most_guesses_(most_guesses) {
   CHECK_GT(block_tokens, 0);
   CHECK(!group_blocks.empty());
   for (const int32_t blocks : group_blocks)
@@ -175,7 +176,8 @@ absl::Status SequenceTable::ValidateShared(const OpenSequence& open, Pending* pe
 
 absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* pending) const {
   auto extent = pending->extents.find(slice.sequence);
-  if (extent == pending->extents.end()) {
+  const bool is_first = extent == pending->extents.end();  // of a sequence that was open before
+  if (is_first) {
     const auto entry = entries_.find(slice.sequence);
     if (entry == entries_.end() || pending->freed.contains(slice.sequence)) {
       return Refused("rows for sequence ", slice.sequence, ", which is not open here");
@@ -189,21 +191,61 @@ absl::Status SequenceTable::ValidateSlice(const SequenceSlice& slice, Pending* p
   if (slice.count < 1) {
     return Refused("a slice of sequence ", slice.sequence, " has ", slice.count, " rows, expected at least 1");
   }
-  if (slice.start != extent->second.rows) {
-    return Refused("a slice of sequence ", slice.sequence, " starts at position ", slice.start, ", expected ",
-                   extent->second.rows);
-  }
+  RETURN_IF_ERROR(ValidateStart(slice, is_first, &extent->second, *pending));
   RETURN_IF_ERROR(ValidateReleases(slice, &extent->second, pending));
   RETURN_IF_ERROR(ValidateNewBlocks(slice, pending));
+  const int64_t had = extent->second.blocks;
   if (!slice.new_blocks.empty()) extent->second.blocks += static_cast<int64_t>(slice.new_blocks.front().size());
   extent->second.rows += slice.count;
   if (extent->second.rows > context_) {
     return Refused("sequence ", slice.sequence, " would have ", extent->second.rows, " rows, the context is ",
                    context_);
   }
-  if (extent->second.rows > extent->second.blocks * block_tokens_) {
+  const int64_t blocks = std::max(had, (extent->second.rows + block_tokens_ - 1) / block_tokens_);
+  if (extent->second.blocks != blocks) {
     return Refused("sequence ", slice.sequence, " would have ", extent->second.rows, " rows in ", extent->second.blocks,
-                   " blocks of ", block_tokens_, " tokens");
+                   " blocks of ", block_tokens_, " tokens, expected ", blocks, " blocks");
+  }
+  return absl::OkStatus();
+}
+
+// is_first: of this sequence in the micro-batch, which does not open it.
+absl::Status SequenceTable::ValidateStart(const SequenceSlice& slice, bool is_first, Extent* extent,
+                                          const Pending& pending) const {
+  const bool is_one = is_first && slice.count == 1 && slice.sample;
+  if (slice.guess && !(is_one && most_guesses_ > 0)) {
+    return Refused("a guess of sequence ", slice.sequence, " at position ", slice.start, " has ", slice.count, " rows",
+                   slice.sample ? "" : " and is not sampled",
+                   most_guesses_ == 0 ? ", and the job has no guesses"
+                                      : ", expected one sampled row alone, of a sequence that was open before");
+  }
+  const int64_t least = extent->rows - (is_one && !slice.guess ? extent->entry->guesses : 0);
+  if (slice.start < least || slice.start > extent->rows) {
+    return Refused("a slice of sequence ", slice.sequence, " starts at position ", slice.start, ", expected ",
+                   least < extent->rows ? absl::StrCat(least, " to ") : "", extent->rows);
+  }
+  if (slice.start == extent->rows) return absl::OkStatus();
+  RETURN_IF_ERROR(ValidateRewind(slice, *extent, pending));
+  extent->rows = extent->first_row = slice.start;
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::ValidateRewind(const SequenceSlice& slice, const Extent& extent,
+                                           const Pending& pending) const {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const auto refused = [&](const auto&... why) {
+      return Refused("a slice of sequence ", slice.sequence, " goes back to position ", slice.start, ", ", why...);
+    };
+    const int64_t seen = FirstPlaceSeen(slice.start, WindowOf(windows_, group), block_tokens_);
+    if (extent.released[group] > seen) {
+      return refused("which sees place ", seen, " of block group ", group, ", but ", extent.released[group],
+                     " places were released");
+    }
+    for (int64_t place = slice.start / block_tokens_; place * block_tokens_ < extent.rows; ++place) {
+      const auto block = static_cast<size_t>(extent.BlockAt(group, place));
+      if (groups_[group].blocks[block].references + pending.change[group][block] == 1) continue;
+      return refused("but another sequence has its block ", block, " of block group ", group);
+    }
   }
   return absl::OkStatus();
 }
@@ -290,13 +332,13 @@ void SequenceTable::DropReference(size_t group, BlockId block) {
   if (--groups_[group].blocks[static_cast<size_t>(block)].references == 0) --groups_[group].in_use;
 }
 
-// The blocks that rows up to `end` fill, where there were `begin` rows before.
-void SequenceTable::MarkFilled(const Entry& entry, int64_t begin, int64_t end) {
+// The blocks that rows up to `end` fill, where there were `begin` rows before: they are full, or are so no more.
+void SequenceTable::MarkBlocks(const Entry& entry, int64_t begin, int64_t end, bool full) {
   for (int64_t place = begin / block_tokens_; place < end / block_tokens_; ++place) {
     for (size_t group = 0; group < groups_.size(); ++group) {
       // A row fills it, so that it is there.
       const auto block = static_cast<size_t>(entry.tables[group][static_cast<size_t>(place)]);
-      groups_[group].blocks[block].full_at = static_cast<int32_t>(place);
+      groups_[group].blocks[block].full_at = full ? static_cast<int32_t>(place) : -1;
     }
   }
 }
@@ -351,8 +393,10 @@ void SequenceTable::CommitSlice(const SequenceSlice& slice) {
     }
     entry.tables[group].insert(entry.tables[group].end(), blocks.begin(), blocks.end());
   }
-  MarkFilled(entry, entry.rows, entry.rows + slice.count);
-  entry.rows += slice.count;
+  MarkBlocks(entry, slice.start, entry.rows, false);  // a rewind
+  entry.rows = int64_t{slice.start} + slice.count;
+  MarkBlocks(entry, slice.start, entry.rows, true);
+  entry.guesses = slice.guess ? std::min(entry.guesses + 1, most_guesses_) : 0;
 }
 
 // So many places at the beginning of the table are empty from now on.

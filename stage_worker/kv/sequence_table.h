@@ -5,6 +5,12 @@
 // coordinator's stream and decides nothing. It checks the stream, so that a corrupted frame cannot make a sequence read
 // unwritten rows or overwrite another's blocks. Full blocks may be shared; a full block in no table keeps its content
 // until it is reused.
+//
+// Guesses
+//   Rewind   one known row may start before the rows sent so far; it takes the place of all from there on. These were
+//            sent as guesses, and are at most most_guesses: no more of a sequence are in flight.
+//   Blocks   a table never shrinks: rows behind a rewind find blocks there. A block that is written anew stops being
+//            full.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,20 +35,26 @@ class SequenceTable {
     BlockLists tables;
     std::vector<int32_t> released;  // [groups]
     int64_t rows = 0;               // positions [0, rows) were stored
+    int32_t guesses = 0;            // so many of the last rows were guesses; counted up to most_guesses
   };
 
   // group_blocks: [groups] blocks of each group's pool, at least one group. `context`: most rows a sequence may have.
-  // group_windows: [groups] as of WindowOf, or empty.
+  // group_windows: [groups] as of WindowOf, or empty. most_guesses: of a sequence in flight; 0: none are sent.
   SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context,
-                absl::Span<const int64_t> group_windows = {});
+                absl::Span<const int64_t> group_windows = {}, int32_t most_guesses = 0);
   ~SequenceTable();
 
   // Applies the micro-batch's frees, then its opens with their shared blocks, then its slices (several a sequence are
   // allowed), each with its released and new blocks. kInvalidArgument, with nothing changed:
   //   sequences   a free or slice of an unknown one, an open of a known one, one longer than the context
-  //   slices      not starting where the last one ended, without rows, or with tables too short for their rows
-  //   blocks      of another number of groups, or different counts a group; out of range; new but in use; shared but
-  //               not full or filled at another place; missing or released though a row sees it; back after its release
+  //   slices      not starting where the last one ended, but for rewinds; without rows
+  //   guesses     of more than one row, not sampled, in a job without guesses, of a sequence that the batch opens or
+  //               has other rows of
+  //   rewinds     likewise, and of more than one row, not sampled, or guesses; over a row that was no guess; to a row
+  //               that sees a released place; over a block that another table holds
+  //   blocks      of another number of groups, or different counts a group; more or fewer than the rows need beyond
+  //               those that the tables have; out of range; new but in use; shared but not full or filled at another
+  //               place; released though a row sees it; back after its release
   absl::Status Apply(const MicroBatch& batch);
 
   // The checks of Apply alone, and its changes alone (the batch must have passed the checks).
@@ -62,6 +74,8 @@ class SequenceTable {
   absl::Status ValidateFreesAndOpens(const MicroBatch& batch, Pending* pending) const;
   absl::Status ValidateShared(const OpenSequence& open, Pending* pending) const;
   absl::Status ValidateSlice(const SequenceSlice& slice, Pending* pending) const;
+  absl::Status ValidateStart(const SequenceSlice& slice, bool is_first, Extent* extent, const Pending& pending) const;
+  absl::Status ValidateRewind(const SequenceSlice& slice, const Extent& extent, const Pending& pending) const;
   absl::Status ValidateReleases(const SequenceSlice& slice, Extent* extent, Pending* pending) const;
   absl::Status ValidateNewBlocks(const SequenceSlice& slice, Pending* pending) const;
   absl::Status ValidateBlocks(SequenceId sequence, size_t group, const std::vector<BlockId>& blocks,
@@ -72,12 +86,13 @@ class SequenceTable {
   void Release(size_t group, int32_t places, Entry& entry);
   void AddReference(size_t group, BlockId block);
   void DropReference(size_t group, BlockId block);
-  void MarkFilled(const Entry& entry, int64_t begin, int64_t end);
+  void MarkBlocks(const Entry& entry, int64_t begin, int64_t end, bool full);
 
   const std::unique_ptr<Pending> pending_;  // kept for its memory; means something inside Validate only
   const int32_t block_tokens_;
   const int64_t context_;
   const std::vector<int64_t> windows_;  // [groups], or empty
+  const int32_t most_guesses_;
   absl::flat_hash_map<SequenceId, Entry> entries_;
   struct Block {
     int32_t references = 0;  // tables that it is in

@@ -190,7 +190,7 @@ StageModel::StageModel(std::shared_ptr<const ModelDescription> model, const Stag
       layers_(MakeLayers(*model_, config.first_layer, weights_.layers, scratch_sizes_.layers, kernels)),
       pools_(std::move(pools)),
       states_(std::move(states)),
-      table_(config.block_tokens, config.group_blocks, config.context, config.group_windows),
+      table_(config.block_tokens, config.group_blocks, config.context, config.group_windows, config.most_guesses),
       slots_(config.state_slots),
       gang_(std::move(gang)),
       plan_(scratch_sizes_.layers),
@@ -262,6 +262,11 @@ absl::Status StageModel::CheckHeadWork(const MicroBatch& batch) const {
       if (target == kNoToken || (target >= 0 && target < hyper_.vocab)) continue;
       return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has target ", target,
                                                      ", the vocabulary has 0 to ", hyper_.vocab - 1));
+    }
+    if (slice.guess) {
+      if (slice.tokens.size() == 1) continue;  // Finish sees whether it is for that position
+      return absl::InvalidArgumentError(
+          absl::StrCat("a guess of sequence ", slice.sequence, " has ", slice.tokens.size(), " tokens, expected 1"));
     }
     if (!slice.sample) continue;
     // The table knows the sequence, so one of the two does.
@@ -345,6 +350,13 @@ void StageModel::MakeMasks() {
   });
 }
 
+// By the tokens that all micro-batches before this one have given.
+bool StageModel::IsVoid(const SequenceSlice& slice) const {
+  if (!slice.guess) return false;
+  const absl::Span<const TokenId> tokens = tails_.Of(slice.sequence).history().tokens();
+  return !GuessHolds(slice.start, slice.tokens[0], static_cast<int64_t>(tokens.size()), tokens.back());
+}
+
 void StageModel::ListHeadRows(const MicroBatch& batch, StepResult* result) {
   head_rows_.clear();
   head_row_indices_.clear();
@@ -352,7 +364,10 @@ void StageModel::ListHeadRows(const MicroBatch& batch, StepResult* result) {
   result->targets.clear();
   // Rows point into the result, so it has its final size first.
   for (const SequenceSlice& slice : batch.slices) {
-    if (slice.sample) result->sampled.emplace_back().sequence = slice.sequence;
+    if (slice.sample) {
+      result->sampled.push_back(
+          {.sequence = slice.sequence, .position = slice.start + slice.count, .is_void = IsVoid(slice)});
+    }
     if (slice.targets.empty()) continue;
     TargetLogprobs& targets = result->targets.emplace_back();
     targets.sequence = slice.sequence;
@@ -366,7 +381,7 @@ void StageModel::ListHeadRows(const MicroBatch& batch, StepResult* result) {
   int32_t first_row = 0;
   for (const SequenceSlice& slice : batch.slices) {
     for (int32_t i = 0; i < slice.count; ++i) {
-      const bool samples = slice.sample && i == slice.count - 1;
+      const bool samples = slice.sample && i == slice.count - 1 && !sampled->is_void;
       const bool scores = !slice.targets.empty() && slice.targets[static_cast<size_t>(i)] != kNoToken;
       if (!samples && !scores) continue;
       HeadRow& row = head_rows_.emplace_back(HeadRow{.slice = &slice, .offset = i});

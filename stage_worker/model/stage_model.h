@@ -67,6 +67,7 @@ struct StageConfig {
   std::vector<int32_t> group_blocks;   // [groups] of each block group's pool; as many groups as the model has
   int32_t state_slots = 0;             // of recurrent states; 0 if and only if no layer of the model has one
   std::vector<int64_t> group_windows;  // [groups] behind which blocks are released, 0: never; empty: of no group
+  int32_t most_guesses = 0;            // of a sequence in flight; 0: none are sent
   KvType kv_type = KvType::kF16;
   int32_t threads = 1;
   std::vector<int> cpus;
@@ -96,9 +97,9 @@ class StageModel {
                                                           const StageConfig& config, StageCounters* counters);
 
   // Applies a micro-batch's frees, grammars, opens and block-table changes, and what its slices do to state slots.
-  // kInvalidArgument, with nothing changed: unknown or doubly opened sequences, rows that do not follow the last one,
-  // blocks in use by another sequence, slots that do not hold the state of the rows before a slice (SlotTable), and on
-  // the stage with the head bad grammars (SamplingTails).
+  // kInvalidArgument, with nothing changed: what SequenceTable and SlotTable refuse, and on the stage with the head bad
+  // grammars (SamplingTails), rows sampled for another position than that behind the sequence's tokens, and guesses
+  // without their token.
   absl::Status Begin(const MicroBatch& batch);
 
   // Runs the rows of that batch through this stage's layers. hidden: [rows, D] float, in place; a stage with the
@@ -109,7 +110,8 @@ class StageModel {
   // the config asks for them.
   absl::Span<const uint32_t> layer_checksums() const { return checksums_; }
 
-  // Stage with the head: fills result->sampled and result->targets from the logits of the rows that need them.
+  // Stage with the head: fills result->sampled and result->targets from the logits of the rows that need them. Guessed
+  // rows are judged (GuessHolds); of those that do not hold nothing is sampled or appended, and no mask is made.
   void Finish(const MicroBatch& batch, const float* hidden, StepResult* result);
 
   // While there is nothing to do: finds out what a grammar allows a sequence next, so that its next row need not wait
@@ -147,6 +149,7 @@ class StageModel {
   absl::Status CheckTokens(const MicroBatch& batch) const;                     // stage with the embedding
   absl::Status CheckHeadWork(const MicroBatch& batch) const;                   // stage with the head
   void AddChecksums(size_t layer, const float* hidden, const Worker& worker);  // of this worker's share of the rows
+  bool IsVoid(const SequenceSlice& slice) const;                               // stage with the head
   void ListHeadRows(const MicroBatch& batch, StepResult* result);
   void MakeMasks();  // that the head rows lack
   void FinishRow(int thread, HeadRow& row, const float* logits);

@@ -69,7 +69,7 @@ class LayerBench {
   static absl::StatusOr<std::unique_ptr<LayerBench>> Create(const LayerTimesRequest& request, int64_t context) {
     auto bench = std::make_unique<LayerBench>();
     const HyperParameters& hyper = request.model->hyper;
-    bench->blocks_ = (context + kBlockTokens - 1) / kBlockTokens;
+    bench->blocks_ = BlocksOf(context);
     bench->groups_ = static_cast<size_t>(hyper.block_groups());
     StageConfig config;
     config.first_layer = request.layer;
@@ -102,11 +102,7 @@ class LayerBench {
     ids_[slot] = ++last_id_;
     computed_[slot] = rows;
     batch.open.push_back({ids_[slot], std::vector<TokenId>(static_cast<size_t>(rows + more), 0)});
-    SequenceSlice slice = Slice(slot, 0, rows);
-    std::vector<BlockId> blocks;
-    for (int64_t i = 0; i < blocks_; ++i) blocks.push_back(static_cast<BlockId>(slot * blocks_ + i));
-    slice.new_blocks.assign(groups_, blocks);
-    batch.slices.push_back(std::move(slice));
+    batch.slices.push_back(Slice(slot, 0, rows));
     ASSIGN_OR_RETURN(LayerTime time, Run(std::move(batch)));
     time.context = rows;
     return time;
@@ -137,11 +133,17 @@ class LayerBench {
   }
 
  private:
+  static int64_t BlocksOf(int64_t rows) { return (rows + kBlockTokens - 1) / kBlockTokens; }
+
   SequenceSlice Slice(int slot, int64_t start, int64_t rows) const {
     SequenceSlice slice;
     slice.sequence = ids_[slot];
     slice.start = static_cast<int32_t>(start);
     slice.count = static_cast<int32_t>(rows);
+    std::vector<BlockId> blocks;
+    for (int64_t i = BlocksOf(start); i < BlocksOf(start + rows); ++i)
+      blocks.push_back(static_cast<BlockId>(slot * blocks_ + i));
+    if (!blocks.empty()) slice.new_blocks.assign(groups_, blocks);
     if (!recurrent_) return slice;
     slice.state_write = slot;
     slice.state_read = start == 0 ? kNoSlot : slot;

@@ -114,11 +114,16 @@ TEST_F(SupervisionTest, AfterAKillTokensAndLogProbabilitiesAreTheSameToTheLastBi
 }
 
 // By request: the tokens with the bits of their log-probabilities. `killed`: a stage, once every answer has begun.
-std::vector<std::string> AnswersUnderGrammars(const std::string& model, bool killed) {
+// `rows`: of each sequence in flight, all but one of them guesses.
+std::vector<std::string> AnswersUnderGrammars(const std::string& model, bool killed, int rows = 1) {
   LaunchOptions options;
   options.job.set_model_path(model);
-  SetJobSettings({.threads = 1}, &options.job);
-  options.job.set_stage_delay_us(5000);
+  JobSettings settings;
+  settings.threads = 1;
+  settings.stage_delay_us = 5000;
+  settings.speculate = rows > 1 ? Speculate::kSuffix : Speculate::kOff;
+  settings.guess_rows = settings.micro_batches = rows > 1 ? rows : 0;
+  SetJobSettings(settings, &options.job);
   options.stages = 2;
   options.coordinator_path = CoordinatorProgram();
   options.stage_worker_path = StageWorkerProgram();
@@ -152,6 +157,7 @@ std::vector<std::string> AnswersUnderGrammars(const std::string& model, bool kil
   }
   EXPECT_EQ(session->relaunches(), killed ? 1 : 0);
   EXPECT_TRUE(session->Finish().ok());
+  EXPECT_EQ(session->statistics().guesses_right() > 0, rows > 1);
   return answers;
 }
 
@@ -160,6 +166,7 @@ TEST(SupervisionUnderGrammars, AfterAKillTokensAndLogProbabilitiesAreTheSameToTh
   const std::string model = WriteTinyModel(dir.File("tiny.gguf"), {});
   const std::vector<std::string> expected = AnswersUnderGrammars(model, /*killed=*/false);
   EXPECT_EQ(AnswersUnderGrammars(model, /*killed=*/true), expected);
+  EXPECT_EQ(AnswersUnderGrammars(model, /*killed=*/true, /*rows=*/3), expected);
 }
 
 TEST_F(SupervisionTest, AKilledCoordinatorRankIsReplacedAndTheTextGoesOnIdentically) {

@@ -29,11 +29,13 @@ TEST(Plan, ShowsStagesFiguresAndSentences) {
   WriteFileOrDie(directory.File("cluster.json"), kTwoHosts);
   const ProgramResult result = Coordinator(Plan({"--cluster", directory.File("cluster.json"), "--max-num-seqs", "32"}));
   EXPECT_THAT(result, EndsWithCode(0, IsEmpty()));
-  EXPECT_THAT(result.out, AllOf(HasSubstr("model     qwen3 8.2B Q8_0, 36 layers"), HasSubstr("stage  host  layers"),
-                                HasSubstr("weights MiB"), HasSubstr("prefill   "), HasSubstr("decode    "),
-                                HasSubstr("too few sequences"), HasSubstr("limit     stage 0 on "),
-                                HasSubstr("hosts     2 of 2, 32 cores, in 2 independent jobs; no choice is better"),
-                                HasSubstr("tokens per core-hour"), HasSubstr("use       --micro-batches ")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("model     qwen3 8.2B Q8_0, 36 layers"), HasSubstr("stage  host  layers"),
+                    HasSubstr("weights MiB"), HasSubstr("prefill   "), HasSubstr("decode    "),
+                    HasSubstr("too few sequences"), HasSubstr("limit     stage 0 on "),
+                    HasSubstr("with guesses of which 70 % are right (--acceptance), 1 row in flight; stages beyond "),
+                    HasSubstr("hosts     2 of 2, 32 cores, in 2 independent jobs; no choice is better"),
+                    HasSubstr("tokens per core-hour"), HasSubstr("use       --micro-batches ")));
   EXPECT_THAT(
       result.out,
       AllOf(HasSubstr("2 independent jobs on their own hosts are better than one pipeline: the best single job would"),

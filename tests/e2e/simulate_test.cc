@@ -66,6 +66,21 @@ TEST(Simulate, StagesTakeAsMuchLongerAsTheyAreTold) {
   EXPECT_NEAR(gap_s({"--stage-delay-us", "5000"}), gap_s({}) + 4 * 0.005, 1e-5);
 }
 
+TEST(Simulate, OneUserIsFasterByGuessesThatAreRight) {
+  const TempDir directory;
+  const std::string log = directory.File("steps.jsonl");
+  const Words words = Simulate({"--cluster", WriteCluster(directory), "--requests", "1", "--max-num-seqs", "1",
+                                "--prompt", "64", "--output", "400"});
+  const auto gap_s = [&words](const Words& more) {
+    return CoordinatorJson(Joined(Joined(words, {"--json"}), more))["result"]["itl_s"]["mean"].get<double>();
+  };
+  const double without_s = gap_s({}), with_s = gap_s({"--acceptance", "0.9", "--step-log", log});
+  EXPECT_LT(with_s, without_s * 0.8);
+  EXPECT_NEAR(gap_s({"--acceptance", log}) / with_s, 1, 0.1) << "those of a recorded run";
+  EXPECT_THAT(CoordinatorOut({"simulate", "--replay", log}), HasSubstr("each as it was recorded"));
+  EXPECT_THAT(CoordinatorOut(Joined(words, {"--acceptance", "1"})), HasSubstr("tokens right (100.0 %), 0 rows void"));
+}
+
 TEST(Simulate, TracesARunAsARealOneIsTraced) {
   const TempDir directory;
   const std::string path = directory.File("out.json");
@@ -266,6 +281,8 @@ TEST(Simulate, SaysWhatIsWrongAndWhere) {
           {"--pp 37", 2, "the model has 36 layers"},
           {"--arrivals trace:DIR/trace", 3, "line 2: 'prompt_tokens' is missing"},
           {"--arrivals often", 2, "--arrivals: 'often': expected closed, poisson:RATE or trace:FILE"},
+          {"--acceptance 1.5", 2, "expected a probability from 0 to 1 or a step log, found 1.5"},
+          {"--acceptance DIR/text", 3, "line 1: expected a JSON object"},
           {"--prompt lognormal:30000:2", 2, "but the context is"},
           {"--mtbf 0.001 --requests 1", 5, "let stages live longer, or relaunch faster"},
           {"--mtbf 0.001 --relaunch 1e9 --detect 1e9 --requests 1", 5, "takes longer than 20 years of simulated time"},

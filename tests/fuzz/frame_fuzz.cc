@@ -27,6 +27,25 @@ void CheckStates(const FrameLimits& limits, const MicroBatch& batch) {
   }
 }
 
+// What a stage relies on when it judges guesses and looks their blocks up.
+void CheckGuesses(const FrameLimits& limits, const MicroBatch& batch) {
+  for (const SequenceSlice& slice : batch.slices) {
+    FuzzCheck(!slice.guess || (limits.most_guesses > 0 && slice.count == 1 && slice.sample && slice.start > 0 &&
+                               slice.targets.empty() && slice.tokens.size() == 1),
+              "a guess is one sampled row with its token");
+    for (const SequenceSlice& other : batch.slices)
+      FuzzCheck(&other == &slice || other.sequence != slice.sequence, "a sequence has one slice");
+  }
+}
+
+void CheckVoidResults(const FrameLimits& limits, const StepResult& result) {
+  for (const SampledToken& token : result.sampled) {
+    FuzzCheck(token.is_void ? limits.most_guesses > 0 && token.token == kNoToken && token.top.empty()
+                            : token.token >= 0 && token.token < limits.vocab,
+              "a row gives a token of the vocabulary, or is void and gives nothing");
+  }
+}
+
 void CheckGrammars(const FrameLimits& limits, const MicroBatch& batch) {
   size_t bytes = 0;
   for (const GrammarDefinition& definition : batch.define_grammars) bytes += definition.program.size();
@@ -40,7 +59,8 @@ void CheckGrammars(const FrameLimits& limits, const MicroBatch& batch) {
 
 void Fuzz(FuzzInput input) {
   const uint8_t choice = input.Byte();
-  const FrameLimits limits = (choice & 16) != 0 ? StatefulLimits() : SmallLimits();
+  FrameLimits limits = (choice & 16) != 0 ? StatefulLimits() : SmallLimits();
+  if ((choice & 32) != 0) limits.most_guesses = GuessingLimits().most_guesses;
   const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(input.rest().data()), input.rest().size());
   switch (choice % 5) {
     case 0: {
@@ -49,9 +69,14 @@ void Fuzz(FuzzInput input) {
       FuzzCheck(step->batch.rows() <= limits.max_rows, "a batch is within its limits");
       CheckGrammars(limits, step->batch);
       CheckStates(limits, step->batch);
+      CheckGuesses(limits, step->batch);
       break;
     }
-    case 1: (void)DecodeResult(limits, bytes, 7); break;
+    case 1: {
+      const absl::StatusOr<StepResult> result = DecodeResult(limits, bytes, 7);
+      if (result.ok()) CheckVoidResults(limits, *result);
+      break;
+    }
     case 2: (void)DecodeControl(limits.job, bytes); break;
     case 3: (void)DecodeControl({}, bytes); break;
     case 4: (void)DecodePing(bytes); break;

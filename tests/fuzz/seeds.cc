@@ -186,8 +186,11 @@ void WriteBinary(const std::filesystem::path& root) {
   frame.Add(10, EncodedStep(limits, WithoutTokens(SampleBatch()), /*has_hidden=*/true));
   frame.Add(20, EncodedStep(StatefulLimits(), StatefulBatch(), /*has_hidden=*/false));
   frame.Add(25, EncodedStep(StatefulLimits(), WithoutTokens(StatefulBatch()), /*has_hidden=*/true));
+  frame.Add(35, EncodedStep(GuessingLimits(), GuessingBatch(), /*has_hidden=*/false));
+  frame.Add(40, EncodedStep(GuessingLimits(), GuessingBatch(), /*has_hidden=*/true));
   FrameBuffer buffer = StepBuffer(limits);
   if (EncodeResult(limits, SampleResult(limits), &buffer).ok()) frame.Add(1, Bytes(buffer));
+  if (EncodeResult(limits, SampleResult(GuessingLimits()), &buffer).ok()) frame.Add(36, Bytes(buffer));
   FrameBuffer control(kMaxSetupFrameBytes, 0);
   if (EncodeControl(limits.job, pb::Heartbeat(), &control).ok()) frame.Add(2, Bytes(control));
   if (EncodeControl({}, pb::Hello(), &control).ok()) frame.Add(3, Bytes(control));
@@ -311,6 +314,7 @@ void WriteBodies(const std::filesystem::path& root) {
   std::vector<std::pair<char, std::string>> bodies = {
       {0, "{" + talk + "," + sampling + R"(,"logprobs":true,"top_logprobs":2,"max_completion_tokens":20})"},
       {0, "{" + talk + "," + tools + "}"},
+      {0, "{" + talk + R"(,"prediction":{"type":"content","content":[{"type":"text","text":"We <|im_end|>"}]}})"},
       {0, R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"We"}],"max_tokens":9,
               "continue_final_message":true})"},
       {2, R"({"prompt":"Once","max_tokens":16,"logprobs":2,"echo":true,)" + sampling + "}"},

@@ -48,6 +48,10 @@ class PlanVerb : public Verb {
     app->get_option("--prefill-chunk")->default_str("the best");
     AddChoice(app, "--goal", &goal_, kPlanGoals, "what the hosts are chosen for; latency: between two tokens");
     AddInteger(app, "--jobs", &most_jobs_, {0, 1 << 20}, "independent jobs at most; 0: as many as pay");
+    AddNumber(
+        app, "--acceptance", &acceptance_, {0, 1},
+        "share of tokens that are guessed right, for the rate of one user: 0.8 where a text is edited, 0.5 where a "
+        "summary quotes, nearly 0 where prose is written");
     AddTurnOptions(app, &coordinator_us_, &wake_us_);
     AddFlag(app, "--verbose", &verbose_, "every stage and every job, not only a line for those that are alike");
     AddFlag(app, "--json", &json_, "one JSON object in the place of the text");
@@ -78,6 +82,7 @@ class PlanVerb : public Verb {
                           link.bandwidth_gbit_s, link.latency_us));
     }
     PlanReport report = {.question = &question, .places = &places, .goal = goal_, .choice = &choice};
+    report.acceptance = acceptance_;
     report.chosen = options_.layer_split.empty();
     report.stages = options_.stages;
     report.alternatives = AlternativesTo(first.question, first.plan);
@@ -191,6 +196,7 @@ class PlanVerb : public Verb {
   std::string output_;
   PlanLoad load_;
   double coordinator_us_ = kAssumedTurnUs, wake_us_ = kAssumedWakeUs;
+  double acceptance_ = 0.7;
   PlanGoal goal_ = PlanGoal::kThroughput;
   int64_t most_jobs_ = 0;
   bool json_ = false, verbose_ = false;

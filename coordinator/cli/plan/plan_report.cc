@@ -113,6 +113,13 @@ void AppendList(const char* title, const std::vector<std::string>& lines, std::s
   for (const std::string& line : lines) absl::StrAppend(text, "  ", line, "\n");
 }
 
+// Of one user with guesses; with no acceptance, of one without.
+SpeculationPrediction SpeculationOf(const PlanReport& report, const ChosenJob& job, double acceptance) {
+  const int stages = job.plan.stages();
+  return PredictSpeculation(job.plan.pipeline->model, report.question->load.decode_context(), acceptance,
+                            MostGuessRows(report.question->model->hyper, stages, stages + 1));
+}
+
 std::string FiguresText(const PlanReport& report) {
   const ChosenJob& job = report.choice->jobs.front();
   const ClusterPlan& plan = job.plan;
@@ -125,6 +132,13 @@ std::string FiguresText(const PlanReport& report) {
       &text, "decode    %s%s in %d group%s of %.4g%s; %s%.2f ms between two tokens of a sequence\n", m,
       PlannedRateText(decode.tokens_per_s), decode.groups, decode.groups == 1 ? "" : "s", decode.rows,
       decode.in_flight < decode.groups ? absl::StrCat(", ", decode.in_flight, " at once") : "", m, decode.itl_s * 1e3);
+  const SpeculationPrediction lone = SpeculationOf(report, job, report.acceptance);
+  absl::StrAppendFormat(
+      &text,
+      "one user  %s%s; %s%s with guesses of which %g %% are right (--acceptance), %s in flight; stages "
+      "beyond %d gain less than %g %% each\n",
+      m, PlannedRateText(SpeculationOf(report, job, 0).tokens_per_s), m, PlannedRateText(lone.tokens_per_s),
+      100 * report.acceptance, CountOf(lone.rows, "row"), lone.last_useful_stages, 100 * kLeastStageGain);
   absl::StrAppendFormat(&text,
                         "bubble    %s%s in decode: too few sequences %s, imbalance %s, hops %s, coordinator %s; %s%s "
                         "for a prompt alone (fill and drain)\n",
@@ -175,8 +189,9 @@ Json LimitJson(const ChosenJob& job, PipelineLimit limit) {
   return json;
 }
 
-Json PredictionsJson(const ChosenJob& job) {
+Json PredictionsJson(const PlanReport& report, const ChosenJob& job) {
   const ClusterPlan& plan = job.plan;
+  const SpeculationPrediction lone = SpeculationOf(report, job, report.acceptance);
   return {{"prefill",
            {{"tokens_per_s", plan.prefill.tokens_per_s},
             {"ttft_s", plan.prefill.ttft_s},
@@ -196,6 +211,11 @@ Json PredictionsJson(const ChosenJob& job) {
               {"hops", plan.decode.bubble_hop},
               {"coordinator", plan.decode.bubble_coordinator}}},
             {"limit", LimitJson(job, plan.decode.limit)}}},
+          {"speculation",
+           {{"acceptance", report.acceptance},
+            {"rows", lone.rows},
+            {"tokens_per_s", lone.tokens_per_s},
+            {"last_useful_stage", lone.last_useful_stages}}},
           {"output_tokens_per_s", plan.output_tokens_per_s},
           {"measured_steps", plan.measured}};
 }
@@ -236,7 +256,7 @@ Json ChoiceJson(const PlanReport& report) {
     json["jobs"].push_back({{"hosts", NamesJson(report, HostsOf(job))},
                             {"sequences", job.plan.sequences},
                             {"stages", StagesJson(job)},
-                            {"predictions", PredictionsJson(job)},
+                            {"predictions", PredictionsJson(report, job)},
                             {"plan", SavedPlanJson(SavedPlanOf(report, job))},
                             {"line", lines.empty() ? Json() : Json(lines[i])}});
   }
@@ -314,7 +334,7 @@ Json PlanJson(const PlanReport& report) {
                   {"context", job.plan.job.context}};
   json["choice"] = ChoiceJson(report);
   json["stages"] = StagesJson(job);
-  json["predictions"] = PredictionsJson(job);
+  json["predictions"] = PredictionsJson(report, job);
   json["reckoned_with"] = {{"coordinator_us", report.question->coordinator_us}, {"wake_us", report.question->wake_us}};
   json["sentences"] = PlanSentences(report);
   json["assumptions"] = report.places->assumptions;

@@ -23,6 +23,7 @@ struct PlanReport {
   int64_t stages = 0;                         // that were asked for; 0: any number
   bool chosen = true;                         // false: the hosts and the split are the user's
   std::vector<PlanAlternative> alternatives;  // to the first job
+  double acceptance = 0;                      // of guesses, for the rate of one user
   std::optional<ChoiceFigures> one_job;       // the best single job, where several were chosen
   // Words of a command line that say which model: "-m FILE", or those of a model without weights.
   std::vector<std::string> model_words;

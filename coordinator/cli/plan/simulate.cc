@@ -67,6 +67,9 @@ pb::JobStatistics StatisticsOf(const ClusterPlan& plan, const ClusterQuestion& q
   statistics.set_decode_rows(status.counters.decode_rows);
   statistics.set_decode_micro_batches(status.counters.decode_micro_batches);
   statistics.set_preemptions(status.counters.preemptions);
+  statistics.set_guesses(status.counters.guesses);
+  statistics.set_guesses_right(status.counters.guesses_right);
+  statistics.set_guesses_void(status.counters.guesses_void);
   const double busy_s = static_cast<double>(status.busy_us) * 1e-6;
   statistics.set_busy_s(busy_s);
   statistics.set_bubble(status.bubble);
@@ -77,6 +80,7 @@ pb::JobStatistics StatisticsOf(const ClusterPlan& plan, const ClusterQuestion& q
     const EngineStatus::Stage& work = status.stages[static_cast<size_t>(s)];
     stage->set_compute_s(static_cast<double>(work.compute_us) * 1e-6);
     stage->set_send_s(static_cast<double>(work.send_us) * 1e-6);
+    statistics.set_void_s(statistics.void_s() + static_cast<double>(work.void_us) * 1e-6);
     stage->set_wait_s(std::max(0.0, busy_s - stage->compute_s()));
     stage->set_blocks_used_peak(status.counters.blocks_used_peak[plan.job.full_group()]);
   }
@@ -186,6 +190,7 @@ struct SimulateOptions {
   std::optional<int64_t> concurrency;
   double slo_ttft_s = 0;
 
+  std::string acceptance;  // as given; empty: nobody guesses
   double coordinator_us = kAssumedTurnUs, wake_us = kAssumedWakeUs, front_us = kFrontUs;
   SimFailures failures;
 
@@ -218,10 +223,12 @@ void AddSimulatedJob(CLI::App* app, SimulateOptions* o) {
                         "table compares them"))
       ->default_str(PolicyName(o->cluster.policy));
   o->cluster.prefix_caching = false;  // as of a sweep's points; made-up prompts have nothing in common
-  AddJobSettings(app, &o->cluster, [](const JobSetting& setting) {
-    const absl::string_view name = setting.name;
-    return (setting.group != SettingGroup::kCluster || name == "emulated_link") && name != "policy";
-  });
+  // Made-up tokens are no text to guess by; --acceptance has guesses.
+  AddJobSettings(app, &o->cluster,
+                 [others = AllSettingsBut({"policy", "speculate", "guess_rows"})](const JobSetting& setting) {
+                   const bool cluster = setting.group == SettingGroup::kCluster;
+                   return others(setting) && (!cluster || setting.name == absl::string_view("emulated_link"));
+                 });
 }
 
 void AddSimulatedLoad(CLI::App* app, SimulateOptions* o) {
@@ -246,6 +253,10 @@ void AddSimulatedLoad(CLI::App* app, SimulateOptions* o) {
 void AddSimulatedWorld(CLI::App* app, SimulateOptions* o) {
   const HelpGroup group(app, "Simulated world");
   AddTurnOptions(app, &o->coordinator_us, &o->wake_us);
+  AddText(
+      app, "--acceptance", &o->acceptance, "P|FILE",
+      "sequences guess ahead where it pays: their made-up guesses are right with this probability, or as those of a "
+      "recorded run were (--step-log), request by request");
   AddNumber(app, "--front-us", &o->front_us, {0, 1e7},
             "microseconds that the front takes for a request, from the end that it waits for to the engine");
   AddList<double>(app, "--fail-at", &o->failures.at_s, "SECONDS,...", "a stage is lost at these times",
@@ -276,6 +287,26 @@ absl::StatusOr<std::vector<ArrivingRequest>> RequestsOfLoad(const SimulateOption
     trace->resize(static_cast<size_t>(*o.request_count));
   }
   return trace;
+}
+
+// Absent: nobody guesses.
+absl::StatusOr<SimOutcomes> GuessesOf(const SimulateOptions& o, const std::vector<ArrivingRequest>& requests) {
+  if (o.acceptance.empty()) return SimOutcomes();
+  double probability = 0;
+  if (absl::SimpleAtod(o.acceptance, &probability)) {
+    if (probability >= 0 && probability <= 1) return ByChance(probability, o.load.seed);
+    return UsageError(
+        absl::StrCat("--acceptance: expected a probability from 0 to 1 or a step log, found ", o.acceptance));
+  }
+  const absl::StatusOr<std::vector<StepRecord>> records = ReadStepLog(o.acceptance);
+  if (!records.ok()) return WithExitCode(records.status(), ExitCode::kInputFile);
+  std::vector<int64_t> prompt_tokens;
+  prompt_tokens.reserve(requests.size());
+  for (const ArrivingRequest& request : requests) prompt_tokens.push_back(request.prompt_tokens);
+  SimOutcomes guesses = ByLog(*records, std::move(prompt_tokens));
+  if (guesses != nullptr) return guesses;
+  return UsageError(absl::StrCat("--acceptance: the run of '", o.acceptance,
+                                 "' had no guesses; record one that does, or give a probability"));
 }
 
 // The planned job as a run makes it: where the user leaves the number of micro-batches open, so does the run.
@@ -323,6 +354,7 @@ class SimulateVerb : public Verb {
                        " has the layers of each stage, so --split-by-cost splits nothing; leave one out"));
     }
     ASSIGN_OR_RETURN(requests_, RequestsOfLoad(options_));
+    ASSIGN_OR_RETURN(guesses_, GuessesOf(options_, requests_));
     if (policies->size() > 1) {
       for (const auto& [flag, file] : {std::pair("--step-log", &job.step_log), std::pair("--trace", &job.trace)}) {
         if (!file->empty()) return UsageError(absl::StrCat(flag, " is of one run; give one --policy with it"));
@@ -351,6 +383,7 @@ class SimulateVerb : public Verb {
     question.coordinator_us = options_.coordinator_us;
     question.wake_us = options_.wake_us;
     question.load = MeanLoad(requests_);
+    if (guesses_ != nullptr) question.job.set_speculate("auto");
     if (question.job.micro_batches() == 0) {  // the planner would look for the best number
       const auto stages = static_cast<int32_t>(question.stage_hosts.size());
       question.job.set_micro_batches(std::max(question.job.decode_groups(), stages));
@@ -369,6 +402,7 @@ class SimulateVerb : public Verb {
     ASSIGN_OR_RETURN(options.scheduler, SchedulerOptionsOf(question.job, plan.job, *question.model));
     options.decode_groups = question.job.decode_groups();
     options.vocab = question.model->hyper.vocab;
+    options.guesses = guesses_;
     for (size_t i = 0; i < requests_.size(); ++i) {
       const int64_t tokens = requests_[i].prompt_tokens + requests_[i].output_tokens;
       if (tokens <= plan.job.context) continue;
@@ -433,6 +467,7 @@ class SimulateVerb : public Verb {
     add(failures.detect_s, usual.detect_s, "known after ", " s");
     add(failures.relaunch_s, usual.relaunch_s, "launched again within ", " s");
     if (options_.split_by_cost) parts.emplace_back("split by cost");
+    if (!options_.acceptance.empty()) parts.push_back(absl::StrCat("guesses right ", options_.acceptance));
     return absl::StrJoin(parts, ", ");
   }
 
@@ -545,6 +580,7 @@ class SimulateVerb : public Verb {
 
   SimulateOptions options_;
   std::vector<ArrivingRequest> requests_;
+  SimOutcomes guesses_;
 };
 
 }  // namespace

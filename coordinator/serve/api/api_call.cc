@@ -189,6 +189,8 @@ struct ApiCall::State {
     const Choice& choice = choices[index];
     sum->completion_tokens += static_cast<int64_t>(choice.answer.tokens().size());
     sum->reasoning_tokens += choice.answer.reasoning_tokens();
+    sum->accepted_prediction_tokens += choice.cost.predicted_right();
+    sum->rejected_prediction_tokens += choice.cost.predicted_wrong();
     // What the prefix cache had of a prompt is said of its first choice: the others find what that one computed.
     if (index % static_cast<size_t>(plan.fields.n) == 0) sum->cached_tokens += choice.cost.cached_tokens();
   }
@@ -238,6 +240,7 @@ std::vector<GenerationRequest> ApiCall::TakeRequests() {
   base.stop_tokens.insert(base.stop_tokens.end(), plan.fields.stop_tokens.begin(), plan.fields.stop_tokens.end());
   base.cache_salt = plan.fields.cache_salt;
   base.grammar = plan.grammar;
+  base.prediction = plan.prediction;
   base.priority_class = static_cast<PriorityClass>(plan.fields.priority_class);
   base.report_progress = plan.fields.stream && plan.fields.progress;
   std::vector<GenerationRequest> requests;

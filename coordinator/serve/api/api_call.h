@@ -40,6 +40,7 @@ class ApiCall {
     int64_t completion_tokens = 0;  // every sampled token, those that end answers too
     int64_t cached_tokens = 0;
     int64_t reasoning_tokens = 0;
+    int64_t accepted_prediction_tokens = 0, rejected_prediction_tokens = 0;  // see prediction_guesser.h
   };
 
   explicit ApiCall(CallPlan plan);  // by PrepareCall

@@ -80,7 +80,8 @@ struct CallPlan {
   bool continues = false;                           // the prompt ends within the assistant's message
   std::shared_ptr<const Json> repeated;             // members of the body that the API's answers repeat; may be null
 
-  std::shared_ptr<const std::string> grammar;  // see GenerationRequest; null: there is none
+  std::shared_ptr<const std::string> grammar;              // see GenerationRequest; null: there is none
+  std::shared_ptr<const std::vector<TokenId>> prediction;  // "
 
   std::vector<std::string> ignored;  // fields that mean nothing here
   std::vector<std::string> skipped;  // tools and parts of the conversation that were left out

@@ -126,6 +126,7 @@ class ServiceMetrics {
   void WriteTokens(MetricText* text) const;
   void WriteTimes(MetricText* text) const;
   void WriteEngine(MetricText* text) const;
+  void WriteGuesses(MetricText* text) const;
   void WriteStages(MetricText* text) const;
   void WriteJobs(MetricText* text) const;
   void WriteVllm(MetricText* text) const;

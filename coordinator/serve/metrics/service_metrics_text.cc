@@ -79,6 +79,7 @@ std::string ServiceMetrics::Text(const ProcessUse& use) const {
   WriteTokens(&text);
   WriteTimes(&text);
   WriteEngine(&text);
+  WriteGuesses(&text);
   WriteStages(&text);
   WriteJobs(&text);
   if (facts_.vllm_names) WriteVllm(&text);
@@ -223,6 +224,20 @@ void ServiceMetrics::WriteEngine(MetricText* text) const {
               bubble_.FloorOver(kMinuteUs));
 }
 
+void ServiceMetrics::WriteGuesses(MetricText* text) const {
+  const pb::JobStatistics& sums = status_.statistics;
+  text->Family("stagecoach_guesses_total", Type::kCounter, "Guesses that were sent and judged, by who guessed.");
+  for (const pb::GuesserStatistics& guesser : sums.guessers()) {
+    text->Sample(static_cast<double>(guesser.tried()), {{"guesser", guesser.name()}});
+  }
+  text->Family("stagecoach_guesses_right_total", Type::kCounter, "Those of them that were the token that came.");
+  for (const pb::GuesserStatistics& guesser : sums.guessers()) {
+    text->Sample(static_cast<double>(guesser.right()), {{"guesser", guesser.name()}});
+  }
+  text->Counter("stagecoach_void_seconds_total",
+                "Time that the stages computed wrong guesses and what stood behind them.", sums.void_s());
+}
+
 void ServiceMetrics::WriteStages(MetricText* text) const {
   for (const StageMetric& metric : kStageMetrics) {
     text->Family(metric.name, metric.type, metric.help);
@@ -253,6 +268,12 @@ void ServiceMetrics::WriteVllm(MetricText* text) const {
   one("prefix_cache_queries_total", Type::kCounter, "Prefix cache queries, in queried tokens.", cache_queries_);
   one("prefix_cache_hits_total", Type::kCounter, "Prefix cache hits, in cached tokens.", cache_hits_);
   one("num_preemptions_total", Type::kCounter, "Preemptions.", static_cast<double>(status_.statistics.preemptions()));
+  // A draft is one token here.
+  const auto guesses = static_cast<double>(status_.statistics.guesses());
+  const auto accepted = static_cast<double>(status_.statistics.guesses_right());
+  one("spec_decode_num_drafts_total", Type::kCounter, "Number of spec decoding drafts.", guesses);
+  one("spec_decode_num_draft_tokens_total", Type::kCounter, "Number of draft tokens.", guesses);
+  one("spec_decode_num_accepted_tokens_total", Type::kCounter, "Number of accepted tokens.", accepted);
   one("prompt_tokens_total", Type::kCounter, "Prefill tokens processed.", tokens_.prompt);
   one("generation_tokens_total", Type::kCounter, "Generation tokens processed.", tokens_.generated);
   std::map<std::string, double> by_reason = {{"abort", 0}, {"length", 0}, {"stop", 0}};

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "absl/base/casts.h"
 #include "absl/container/flat_hash_map.h"
@@ -92,6 +93,7 @@ class Front {
     *submit->mutable_sampling() = request.sampling;
     submit->set_max_new_tokens(request.max_new_tokens);
     for (const int32_t token : request.stop_tokens) submit->add_stop_tokens(token);
+    for (const int32_t token : request.prediction) submit->add_prediction(token);
     submit->set_score_prompt(request.score_from >= 0);
     submit->set_score_from(request.score_from);
     submit->set_cache_salt(request.cache_salt);
@@ -172,7 +174,7 @@ absl::StatusOr<std::optional<StepResult>> PreemptingPipeline::Poll() {
   if (!result.has_value()) return result;
   for (const SampledToken& token : result->sampled) {
     int64_t& preempt_at = preempt_at_[token.sequence];
-    if (token.position != preempt_at) continue;
+    if (token.is_void || token.position != preempt_at) continue;
     preempt_at = -1;
     const absl::Status preempted = scheduler_->Preempt(token.sequence);
     // It may have been preempted or cancelled just now.
@@ -218,7 +220,7 @@ pb::ConfigureJob DefaultJob(const std::string& model_path) {
 
 absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
                                       const std::vector<ClusterRequest>& requests, FaultHook faults,
-                                      int64_t preempt_at_output) {
+                                      int64_t preempt_at_output, GuesserHook guesser) {
   LoopbackWorld world(stages + 1, std::move(faults));
   int pair[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
@@ -229,16 +231,16 @@ absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
       ServeStage(endpoint.get()).IgnoreError();  // reported to the coordinator
     });
   }
-  PipelineWrapper wrap;
+  JobHooks hooks{.guesser = std::move(guesser)};
   if (preempt_at_output > 0) {
-    wrap = [preempt_at_output](Pipeline* pipeline, Scheduler* scheduler) {
+    hooks.wrap = [preempt_at_output](Pipeline* pipeline, Scheduler* scheduler) {
       return std::make_unique<PreemptingPipeline>(preempt_at_output, pipeline, scheduler);
     };
   }
-  threads.emplace_back([&world, &pair, &wrap, stages] {
+  threads.emplace_back([&world, &pair, &hooks, stages] {
     const std::unique_ptr<Endpoint> endpoint = world.Connect(kCoordinatorRank);
     EngineChannel front(pair[1]);
-    if (!RunEngine(endpoint.get(), MakeHellos(stages), &front, wrap).ok()) world.Abort();
+    if (!RunEngine(endpoint.get(), MakeHellos(stages), &front, hooks).ok()) world.Abort();
   });
   absl::StatusOr<ClusterRun> run = Front(pair[0], requests).Run(job);
   for (std::thread& thread : threads) thread.join();

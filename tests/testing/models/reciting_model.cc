@@ -7,7 +7,6 @@
 namespace stagecoach::testing {
 namespace {
 
-constexpr int64_t kLayers = 2;
 constexpr float kNextToNothing = 1e-6f;
 constexpr size_t kLeastVocab = 260;  // of SetTinyVocabulary
 
@@ -27,7 +26,7 @@ void SetSuccessors(int64_t vocab, int64_t first_word, GgufWriter* model) {
 
 }  // namespace
 
-GgufWriter RecitingModel(const std::vector<std::string>& words) {
+GgufWriter RecitingModel(const std::vector<std::string>& words, int64_t layers) {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.push_back(ByteCharacter(byte));
   std::vector<int32_t> types(tokens.size(), 1);  // normal
@@ -38,14 +37,14 @@ GgufWriter RecitingModel(const std::vector<std::string>& words) {
   types.resize(tokens.size(), 4);  // defined by the user: their texts are written as they are
   types.back() = 3;                // control
   const auto vocab = static_cast<int64_t>(tokens.size());
-  TinyModelOptions options = {.architecture = "llama", .layers = kLayers, .hidden = vocab, .vocab = vocab};
+  TinyModelOptions options = {.architecture = "llama", .layers = layers, .hidden = vocab, .vocab = vocab};
   options.tied = false;
   GgufWriter model = TinyModel(options);
   model.Set("tokenizer.ggml.tokens", tokens);
   model.Set("tokenizer.ggml.token_type", types);
   SetSuccessors(vocab, first_word, &model);
   // What the layers add is next to nothing; a matrix of zeros would be taken for a damaged file.
-  for (int64_t layer = 0; layer < kLayers; ++layer) {
+  for (int64_t layer = 0; layer < layers; ++layer) {
     const int64_t attention = options.heads * options.head_dim;
     model.SetTensor(absl::StrCat("blk.", layer, ".attn_output.weight"), {attention, vocab}, TensorType::kF32,
                     std::vector<float>(static_cast<size_t>(attention * vocab), kNextToNothing));

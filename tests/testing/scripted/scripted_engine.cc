@@ -213,6 +213,7 @@ bool ScriptedEngine::ProduceOne(Request* request, pb::RequestEvents* events) {
   Finished* finished = events->add_finished();
   finished->set_request(submit.request());
   finished->set_reason(reason);
+  *finished->mutable_cost() = request->answer.cost;
   return true;
 }
 

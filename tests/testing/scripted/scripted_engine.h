@@ -23,8 +23,9 @@ struct ScriptedAnswer {
   // In order; one of the request's stop tokens ends the answer. After the last one comes a stop token, or where there
   // are none the tokens again, until the request has as many as it wants.
   std::vector<TokenId> tokens;
-  int64_t first_us = 0;  // before the first token
-  int64_t each_us = 0;   // before each further one
+  int64_t first_us = 0;       // before the first token
+  int64_t each_us = 0;        // before each further one
+  pb::RequestCost cost = {};  // told at the end
 };
 
 struct ScriptedEngineOptions {

@@ -1,14 +1,19 @@
 // OpenAI's chat completions: answers to conversations.
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/json/json_value.h"
 #include "common/step/sampling.h"
 #include "coordinator/serve/api/conversation/chat_messages.h"
 #include "coordinator/serve/api/conversation/conversation.h"
 #include "coordinator/serve/api/dialects/choice_writer.h"
+#include "coordinator/serve/api/model_bodies.h"
 #include "coordinator/serve/api/token_text.h"
 
 namespace stagecoach {
@@ -25,11 +30,52 @@ absl::Status ReadChatLogprobs(FieldReader* fields, int32_t* out) {
   return absl::OkStatus();
 }
 
+// The text of `prediction`, whose parts are put together.
+absl::StatusOr<std::string> PredictedText(const Json& prediction) {
+  if (!prediction.is_object()) return WrongType("prediction", "an object with type and content", prediction);
+  ASSIGN_OR_RETURN(const std::string type, StringMember("prediction", prediction, "type"));
+  if (type != "content") {
+    return Misplaced("prediction.type", absl::StrCat("expected content, found ", ShownValue(type)));
+  }
+  const Json* content = Member(prediction, "content");
+  if (content == nullptr) return MissingAt("prediction.content");
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) return MisplacedType("prediction.content", "a string or a list of parts", *content);
+  std::string text;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const std::string place = absl::StrCat("prediction.content[", i, "]");
+    const Json& part = (*content)[i];
+    if (!part.is_object()) return MisplacedType(place, "an object with type and text", part);
+    ASSIGN_OR_RETURN(const std::string part_type, StringMember(place, part, "type"));
+    if (part_type != "text") return RefusePart(absl::StrCat(place, ".type"), part_type);
+    ASSIGN_OR_RETURN(const std::string part_text, StringMember(place, part, "text"));
+    text += part_text;
+  }
+  return text;
+}
+
+// As answers are made of them: no control token stands in their text.
+absl::Status ReadPrediction(FieldReader* fields, const ServedModel& model, const CallContext& context, CallPlan* plan) {
+  const Json* given = fields->Find("prediction");
+  if (given == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string text, PredictedText(*given));
+  const size_t most = context.context_tokens > 0 ? static_cast<size_t>(context.context_tokens) : kMostTextTokens;
+  auto tokens = model.tokenizer->EncodeUpTo(most, text, /*add_special=*/false, /*parse_special=*/false);
+  if (!tokens.has_value()) {
+    return WrongField("prediction",
+                      absl::StrCat("has more than ", most, " tokens, expected at most that; leave out what the ",
+                                   "answer will not repeat"));
+  }
+  if (!tokens->empty()) plan->prediction = std::make_shared<const std::vector<TokenId>>(*std::move(tokens));
+  return absl::OkStatus();
+}
+
 absl::Status ReadChat(FieldReader* fields, const ServedModel& model, const CallContext& context, CallPlan* plan) {
   RETURN_IF_ERROR(ReadChatLogprobs(fields, &plan->fields.sampling.logprobs));
   std::optional<int64_t> asked = model.chat_tokens;
   RETURN_IF_ERROR(ReadMaxTokens(fields, {"max_tokens", "max_completion_tokens"}, &asked));
   ASSIGN_OR_RETURN(ChatRequest request, ReadChatRequest(fields));
+  RETURN_IF_ERROR(ReadPrediction(fields, model, context, plan));
   return PlanConversation(std::move(request), asked, fields, model, context, plan);
 }
 

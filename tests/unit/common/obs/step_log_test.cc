@@ -76,6 +76,36 @@ TEST(StepLog, NamesGrammarsWhereThereAreAny) {
   EXPECT_THAT(StepLogLine(StepRecord(MicroBatch{}, StepResult{})), Not(HasSubstr("gramm")));
 }
 
+TEST(StepLog, SaysWhichSlicesWereGuessesAndWhatBecameOfThem) {
+  MicroBatch batch{.number = 4};
+  StepResult result;
+  for (const SequenceId sequence : {1, 2, 3}) {
+    batch.slices.push_back({.sequence = sequence, .start = 9, .count = 1, .sample = true, .guess = sequence > 1});
+    result.sampled.push_back({.sequence = sequence, .position = 10, .is_void = sequence == 3});
+  }
+  StepRecord record(batch, result);
+  EXPECT_EQ(record.decode_rows(), 1);
+  EXPECT_EQ(record.guess_rows(), 2);
+  EXPECT_EQ(record.void_rows(), 1);
+  record.inputs.job = RecordedJob{{}, {.group_blocks = {5}, .most_guesses = 3}};
+  record.inputs.guess_places = 4;
+  record.inputs.confirmed = 2;
+  const std::string line = StepLogLine(record);
+  EXPECT_THAT(line, HasSubstr(R"("sequence":1,"start":9,"count":1,"sample":true},{)"));
+  EXPECT_THAT(line, HasSubstr(R"("sequence":2,"start":9,"count":1,"sample":true,"guess":"right"})"));
+  EXPECT_THAT(line, HasSubstr(R"("sequence":3,"start":9,"count":1,"sample":true,"guess":"void"})"));
+  const StepRecord read = ParseStepLogLine(line).value();
+  EXPECT_EQ(read.inputs, record.inputs);
+  EXPECT_EQ(read.slices[0].guess, GuessRecord::kNone);
+  EXPECT_EQ(read.slices[1].guess, GuessRecord::kRight);
+  EXPECT_EQ(read.slices[2].guess, GuessRecord::kVoid);
+  EXPECT_THAT(ParseStepLogLine(absl::StrReplaceAll(line, {{"\"void\"", "\"lost\""}})).status().message(),
+              HasSubstr("slices[2].guess"));
+  // A log of before: nothing of them.
+  EXPECT_THAT(StepLogLine(StepRecord(MicroBatch{}, StepResult{})),
+              AllOf(Not(HasSubstr("guess")), Not(HasSubstr("confirmed"))));
+}
+
 TEST(StepLog, HasThePartsOfAStepThatTookTimeWhereTheJobAsksForAnAccount) {
   StepResult result;
   result.times = {{.stage = 0, .received_us = 10, .start_us = 11, .end_us = 12},

@@ -212,6 +212,41 @@ TEST(FrameLimits, HoldForStates) {
       limits, StatefulBatch());
 }
 
+TEST(FrameLimits, HoldForGuesses) {
+  const FrameLimits limits = GuessingLimits();
+  ASSERT_TRUE(DecodeStep(limits, EncodedStep(limits, GuessingBatch(), false), 7, false).ok());
+  const auto guess = [](std::function<void(SequenceSlice*)> change) {
+    return [change](MicroBatch* b) { change(&b->slices[0]); };
+  };
+  const std::string at = "step.slices[0]";
+  ExpectEachRefused(
+      {
+          {guess([](auto* s) { s->start = 0; }), at + ".start of a guess' is 0", "1 to 63"},
+          {guess([](auto* s) {
+             s->count = 2, s->tokens = {1, 2};
+           }),
+           at + ".count of a guess' is 2", "1"},
+          {guess([](auto* s) { s->sample = false; }), at + ".sample of a guess' is not set", "set"},
+          {guess([](auto* s) { s->targets = {5}; }), at + ".targets of a guess' is 1 entries long", "at most 0"},
+          {guess([](auto* s) { s->tokens.clear(); }), at + ".tokens' is 0 entries long", "1 entries"},
+          {guess([](auto* s) {
+             s->tokens = {1, 2};
+           }),
+           at + ".tokens' is 2 entries long", "1 entries"},
+          {guess([](auto* s) { s->tokens = {100}; }), at + ".tokens[0]' is 100", "0 to 99"},
+          {guess([](auto* s) { s->new_blocks[1].clear(); }), at + ".new_blocks[1]' is 0 entries long", "1 entries"},
+          {guess([](auto* s) { s->new_blocks[0].push_back(3); }), at + ".new_blocks[0]' is 2 entries", "1 entries"},
+          {guess([](auto* s) { s->guess = false, s->sample = false, s->new_blocks.clear(); }),
+           at + ".new_blocks' is of 0 block groups", "2 (start 24, count 1"},
+          {[](auto* b) { b->slices[1].sequence = 1; }, "step.slices[1].sequence' is sequence 1", "every sequence"},
+      },
+      limits, GuessingBatch());
+  ExpectEachRefused({{[](auto*) {}, at + ".guess' is set", "not set: the job has no guesses"},
+                     {guess([](auto* s) { s->guess = false; }), "step.slices[1].new_blocks' is of 0 block groups",
+                      "2 (start 16, count 1"}},
+                    SmallLimits(), GuessingBatch());
+}
+
 // A header of a frame between stages, to be spoilt, and its payload's length.
 struct HeaderCase {
   std::function<void(pb::FrameHeader*)> change;
@@ -258,6 +293,42 @@ TEST(FrameLimits, HoldForHeaderAndTensor) {
     ASSERT_TRUE(internal::WriteFrame(header, 1 << 20, one.has_payload, one.payload_bytes, &buffer).ok());
     ExpectRefused(DecodeStep(limits, buffer.message(), 7, true).status(), one.field, one.expected);
   }
+}
+
+TEST(FrameLimits, RefuseAGuessWithoutItsTokenBetweenStages) {
+  const FrameLimits limits = GuessingLimits();
+  pb::FrameHeader header = ParsedHeader(EncodedStep(limits, GuessingBatch(), true));
+  header.mutable_step()->mutable_slices(0)->clear_tokens();
+  FrameBuffer buffer = StepBuffer(limits);
+  ASSERT_TRUE(internal::WriteFrame(header, 1 << 20, true, 2 * 5 * 4, &buffer).ok());
+  ExpectRefused(DecodeStep(limits, buffer.message(), 7, true).status(), "step.slices[0].tokens' is 0 entries",
+                "1 entries");
+}
+
+TEST(FrameLimits, RefuseAVoidResultThatSaysMoreThanItsPosition) {
+  const FrameLimits limits = GuessingLimits();
+  FrameBuffer buffer(1 << 20, 0);
+  ASSERT_TRUE(EncodeResult(limits, SampleResult(limits), &buffer).ok());
+  const pb::FrameHeader good = ParsedHeader(Bytes(buffer));
+  const int last = good.result().sampled_size() - 1;
+  ASSERT_TRUE(good.result().sampled(last).is_void());
+  const std::string at = absl::StrCat("result.sampled[", last, "]");
+  const auto refused = [&](void (*change)(pb::SampledToken*), const std::string& field, const std::string& expected,
+                           const FrameLimits& by) {
+    pb::FrameHeader header = good;
+    change(header.mutable_result()->mutable_sampled(last));
+    ASSERT_TRUE(internal::WriteFrame(header, 1 << 20, false, 0, &buffer).ok());
+    ExpectRefused(DecodeResult(by, buffer.message(), 7).status(), field, expected);
+  };
+  for (void (*change)(pb::SampledToken*) : std::initializer_list<void (*)(pb::SampledToken*)>{
+           [](auto* t) { t->set_token(5); }, [](auto* t) { t->set_logprob(-1.f); },
+           [](auto* t) { t->set_logprob(kNan); }, [](auto* t) { t->add_top()->set_token(5); },
+           [](auto* t) { t->set_invalid_logits(true); }, [](auto* t) { t->set_grammar_exhausted(true); }}) {
+    refused(change, at + "' is void and has", "nothing beside sequence and position", limits);
+  }
+  refused([](auto* t) { t->set_position(65); }, at + ".position' is 65", "1 to 64", limits);
+  refused([](auto* t) { t->set_is_void(false), t->set_token(-1); }, at + ".token' is -1", "0 to 99", limits);
+  refused([](auto*) {}, at + ".is_void' is set", "not set: the job has no guesses", SmallLimits());
 }
 
 TEST(FrameLimits, RefuseATensorWhereNoneIsExpected) {
@@ -365,7 +436,11 @@ TEST(FrameLimits, LeaveRoomForTheLargestStep) {
   }
   for (const int32_t slots : {0, kLarge + 1}) {
     limits.state_slots = slots;
-    for (SequenceSlice& slice : batch.slices) slice.state_read = slice.state_write = slots == 0 ? kNoSlot : kLarge;
+    limits.most_guesses = slots == 0 ? 0 : 3;
+    for (SequenceSlice& slice : batch.slices) {
+      slice.state_read = slice.state_write = slots == 0 ? kNoSlot : kLarge;
+      slice.guess = slots != 0;
+    }
     // As many frees as blocks would not fit a test: their share of the bound is taken out.
     const size_t spare_frees = static_cast<size_t>(limits.MaxFrees() - 200) * 10;
     FrameBuffer buffer(2 << 20, limits.MaxStepPayloadBytes());

@@ -71,6 +71,34 @@ MicroBatch StatefulBatch() {
   return batch;
 }
 
+FrameLimits GuessingLimits() {
+  FrameLimits limits = SmallLimits();
+  limits.most_guesses = 3;
+  return limits;
+}
+
+MicroBatch GuessingBatch() {
+  MicroBatch batch;
+  batch.number = 7;
+  SequenceSlice guess;
+  guess.sequence = 1;
+  guess.start = 24;
+  guess.count = 1;
+  guess.tokens = {21};
+  guess.new_blocks = {{15}, {11}};
+  guess.sample = true;
+  guess.released_blocks = {0, 1};
+  guess.guess = true;
+  SequenceSlice back;
+  back.sequence = 2;
+  back.start = 16;
+  back.count = 1;
+  back.tokens = {33};
+  back.sample = true;
+  batch.slices = {guess, back};
+  return batch;
+}
+
 MicroBatch WithGrammars(MicroBatch batch) {
   batch.drop_grammars = {3, 1};
   batch.define_grammars = {{4, "a program"}, {7, std::string("\0\xff", 2)}};
@@ -79,7 +107,9 @@ MicroBatch WithGrammars(MicroBatch batch) {
 }
 
 MicroBatch WithoutTokens(MicroBatch batch) {
-  for (SequenceSlice& slice : batch.slices) slice.tokens.clear();
+  for (SequenceSlice& slice : batch.slices) {
+    if (!slice.guess) slice.tokens.clear();
+  }
   return batch;
 }
 
@@ -163,15 +193,17 @@ MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random) {
   for (int64_t i = draw.Between(0, limits.max_slices); i > 0; --i) {
     SequenceSlice slice;
     slice.sequence = draw.Word() << 8 | static_cast<uint64_t>(i);
-    slice.count = static_cast<int32_t>(draw.Between(1, limits.max_rows / limits.max_slices));
-    slice.start = static_cast<int32_t>(draw.Between(0, limits.context - slice.count));
+    slice.guess = limits.most_guesses > 0 && draw.Coin();
+    slice.count = static_cast<int32_t>(draw.Between(1, slice.guess ? 1 : limits.max_rows / limits.max_slices));
+    slice.start = static_cast<int32_t>(draw.Between(slice.guess ? 1 : 0, limits.context - slice.count));
     slice.tokens = draw.List(slice.count, 0, limits.vocab - 1);
     const int64_t blocks = limits.BlocksFor(slice.start + slice.count) - limits.BlocksFor(slice.start);
     for (const int32_t most : limits.group_blocks) {
       if (blocks > 0) slice.new_blocks.push_back(draw.List(blocks, 0, most - 1));
     }
-    slice.sample = draw.Coin();
-    if (draw.Coin()) slice.targets = draw.List(slice.count, kNoToken, limits.vocab - 1);
+    slice.sample = slice.guess || draw.Coin();
+    if (limits.most_guesses > 0 && slice.count == 1 && slice.sample && draw.Coin()) slice.new_blocks.clear();
+    if (!slice.guess && draw.Coin()) slice.targets = draw.List(slice.count, kNoToken, limits.vocab - 1);
     for (size_t group = 0; i % 2 == 0 && group < limits.group_blocks.size(); ++group) {
       const int64_t most = FirstPlaceSeen(slice.start, WindowOf(limits.group_windows, group), limits.block_tokens);
       slice.released_blocks.push_back(static_cast<int32_t>(draw.Between(0, most)));
@@ -209,6 +241,7 @@ StepResult SampleResult(const FrameLimits& limits) {
   result.number = 7;
   result.sampled = {
       {2, 1, 99, -0.25f, {{99, -0.25f}, {4, -1.75f}}}, {5, 64, 0, 0, {}, true}, {6, 3, 0, 0, {}, false, true}};
+  if (limits.most_guesses > 0) result.sampled.push_back({.sequence = 8, .position = 9, .is_void = true});
   result.targets = {{1, 6, {-1.5f, -2.5f, 0.f}, true, {{7, -0.5f}, {99, -1.5f}, {0, -0.25f}, {8, -2.5f}, {}, {}}}};
   result.times = SampleTimes(limits.stages);
   return result;

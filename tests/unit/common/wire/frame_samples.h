@@ -16,20 +16,26 @@ namespace stagecoach {
 FrameLimits SmallLimits();
 // The same of a model with recurrent states: 9 slots.
 FrameLimits StatefulLimits();
+// The same with up to 3 guesses of a sequence in flight.
+FrameLimits GuessingLimits();
 
 // A valid batch of two slices with an open, a free, blocks, targets and token ids; three rows start at position 6 of
 // sequence 1.
 MicroBatch SampleBatch();
 // The same with states: sequence 1 reads a snapshot, slot 8, and writes slot 2, sequence 2 begins in slot 0.
 MicroBatch StatefulBatch();
+// A guess of sequence 1 that begins a block, and the row of sequence 2 that goes back to position 16 over a guess that
+// brought the block there.
+MicroBatch GuessingBatch();
 // A valid batch within `limits`, drawn at random.
 MicroBatch RandomBatch(const FrameLimits& limits, std::mt19937_64* random);
 // The same with two grammars dropped and two defined, one of which the opened sequence follows.
 MicroBatch WithGrammars(MicroBatch batch);
-// The same without what frames between stages do not carry.
+// The same without what frames between stages do not carry: the tokens of rows that are no guesses.
 MicroBatch WithoutTokens(MicroBatch batch);
 
 std::vector<StageTimes> SampleTimes(int stages);
+// Of a job with guesses also with a void row.
 StepResult SampleResult(const FrameLimits& limits);
 
 // A frame with hidden states and the times of so many stages, or with neither.

@@ -58,6 +58,32 @@ TEST(Frame, WithoutSlotsTakesNoByteForThem) {
   EXPECT_NE(EncodedStep(limits, StatefulBatch(), false), EncodedStep(limits, SampleBatch(), false));
 }
 
+TEST(Frame, CarriesTheTokensOfGuessesOnEveryHop) {
+  std::mt19937_64 random(3);
+  for (const FrameLimits& alone : {SmallLimits(), StatefulLimits()}) {
+    FrameLimits limits = alone;
+    limits.most_guesses = 3;
+    FrameBuffer buffer = StepBuffer(limits);
+    for (int i = 0; i < 250; ++i) {
+      const StepFrame frame = FrameWith(RandomBatch(limits, &random), i % 2 == 1);
+      ASSERT_TRUE(EncodeStep(limits, frame, &buffer).ok());
+      const auto decoded = DecodeStep(limits, buffer.message(), frame.batch.number, frame.has_hidden);
+      ASSERT_TRUE(decoded.ok()) << decoded.status();
+      EXPECT_EQ(decoded->batch, frame.has_hidden ? WithoutTokens(frame.batch) : frame.batch);
+    }
+  }
+}
+
+// What a job sends that has none is what it sent before there were any.
+TEST(Frame, WithoutGuessesTakesNoByteForThem) {
+  const FrameLimits limits = GuessingLimits();
+  EXPECT_EQ(EncodedStep(limits, SampleBatch(), true), EncodedStep(SmallLimits(), SampleBatch(), true));
+  const StepResult result = SampleResult(SmallLimits());
+  FrameBuffer with(limits.MaxResultFrameBytes(), 0), without(SmallLimits().MaxResultFrameBytes(), 0);
+  ASSERT_TRUE(EncodeResult(limits, result, &with).ok() && EncodeResult(SmallLimits(), result, &without).ok());
+  EXPECT_EQ(Bytes(with), Bytes(without));
+}
+
 TEST(Frame, CarriesChecksumsOfLayersWhereTheJobAsksForThem) {
   FrameLimits limits = SmallLimits();
   limits.checksum_layers = 7;
@@ -218,12 +244,13 @@ TEST(Frame, WithoutRowsStillSaysThatItsTensorIsEmpty) {
 }
 
 TEST(Frame, GivesBackEveryResultItCarries) {
-  const FrameLimits limits = SmallLimits();
-  FrameBuffer buffer(limits.MaxResultFrameBytes(), 0);
-  const StepResult result = SampleResult(limits);
-  ASSERT_TRUE(EncodeResult(limits, result, &buffer).ok());
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.message().data()) % 64, 0u);
-  EXPECT_EQ(DecodeResult(limits, buffer.message(), result.number).value(), result);
+  for (const FrameLimits& limits : {SmallLimits(), GuessingLimits()}) {
+    FrameBuffer buffer(limits.MaxResultFrameBytes(), 0);
+    const StepResult result = SampleResult(limits);
+    ASSERT_TRUE(EncodeResult(limits, result, &buffer).ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.message().data()) % 64, 0u);
+    EXPECT_EQ(DecodeResult(limits, buffer.message(), result.number).value(), result);
+  }
 }
 
 template <typename Message>

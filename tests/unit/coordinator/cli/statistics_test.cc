@@ -75,6 +75,48 @@ TEST(Statistics, NameTheStagesWhoseWeightsAreNotInHugePages) {
   EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("huge pages"))) << "too few to matter";
 }
 
+TEST(Statistics, SayWhatGuessesGaveAndCost) {
+  RunSummary summary = TwoStages();
+  EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("guesses")));
+  EXPECT_FALSE(TimingsJson(summary).contains("guesses"));
+  summary.job->set_guesses(200);
+  summary.job->set_guesses_right(150);
+  summary.job->set_guesses_void(40);
+  summary.job->set_void_s(0.25);
+  EXPECT_THAT(StatisticsText(summary),
+              HasSubstr("\nguesses      200 rows sent ahead, 150 tokens right (75.0 %), 40 rows "
+                        "void in 0.250 s of the stages' time\n"));
+  EXPECT_EQ(TimingsJson(summary)["guesses_right"], 150);
+  pb::JobStatistics sum = *summary.job;
+  AddStatistics(*summary.job, &sum);
+  EXPECT_EQ(sum.guesses(), 400u);
+  EXPECT_EQ(sum.guesses_right(), 300u);
+  EXPECT_EQ(sum.guesses_void(), 80u);
+  EXPECT_DOUBLE_EQ(sum.void_s(), 0.5);
+}
+
+TEST(Statistics, NameTheGuessersWhereThereAreSeveral) {
+  RunSummary summary = TwoStages();
+  summary.job->set_guesses(200);
+  const auto add = [&summary](const char* name, uint64_t tried, uint64_t right) {
+    pb::GuesserStatistics* guesser = summary.job->add_guessers();
+    guesser->set_name(name);
+    guesser->set_tried(tried);
+    guesser->set_right(right);
+  };
+  add("suffix", 120, 90);
+  EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("suffix"))) << "it is the only one";
+  add("prediction", 50, 45);
+  EXPECT_THAT(StatisticsText(summary), HasSubstr("\n  suffix     90 of 120 right\n  prediction 45 of 50 right\n"));
+  pb::JobStatistics sum = *summary.job;
+  sum.mutable_guessers()->RemoveLast();
+  AddStatistics(*summary.job, &sum);
+  ASSERT_EQ(sum.guessers_size(), 2);
+  EXPECT_EQ(sum.guessers(0).tried(), 240u);
+  EXPECT_EQ(sum.guessers(0).right(), 180u);
+  EXPECT_EQ(sum.guessers(1).tried(), 50u);
+}
+
 TEST(Statistics, RatesLeaveOutTheFirstTokensForDecoding) {
   const RunTotals totals = TwoStages().totals;
   EXPECT_DOUBLE_EQ(DecodeRate(totals), 50);

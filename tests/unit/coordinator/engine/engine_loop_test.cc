@@ -55,6 +55,16 @@ TEST_F(BubbleMeterTest, TwoIndependentMicroBatchesFillTwoStagesButForFillAndDrai
   EXPECT_NEAR(meter.Measured(0), meter.Floor(), 1e-9);
 }
 
+TEST_F(BubbleMeterTest, TimeForVoidRowsIsBusyButABubble) {
+  for (uint64_t i = 0; i < 4; ++i) meter.Submitted(i, 0);
+  for (uint64_t i = 0; i < 4; ++i) meter.Confirmed(Result(i, 100), 100 * (i + 2), i % 2 == 0 ? 0 : 0.75);
+  EXPECT_EQ(meter.compute_us(0), 400);
+  EXPECT_EQ(meter.void_us(0), 150);
+  EXPECT_EQ(meter.void_us(1), 150);
+  EXPECT_DOUBLE_EQ(meter.Measured(0), 1 - 2 * 250 / (2 * 500.0));
+  EXPECT_DOUBLE_EQ(meter.Floor(), meter.Measured(0)) << "the same work";
+}
+
 TEST_F(BubbleMeterTest, ATimeInWhichThePipelineNeverEmptiesIsBusyWhileItLasts) {
   meter.Submitted(0, 0);
   meter.Submitted(1, 0);
@@ -197,7 +207,7 @@ struct EngineLoopTest : ::testing::Test {
   EngineLoopTest() { Begin(RoomFor(kSequences)); }
   void Begin(const SchedulerOptions& options, Engine::RequestCheck check = nullptr) {
     scheduler_ = std::make_unique<Scheduler>(options);
-    engine_ = std::make_unique<Engine>(&pipeline_, scheduler_.get(), &front_, &clock_, 1000, nullptr, nullptr,
+    engine_ = std::make_unique<Engine>(&pipeline_, scheduler_.get(), &front_, &clock_, 1000, nullptr, nullptr, nullptr,
                                        std::move(check));
   }
   void Steps(int count) {
@@ -332,7 +342,7 @@ TEST_F(EngineLoopTest, RejectsEndsAndCancelsWithTheirReasons) {
 TEST_F(EngineLoopTest, WhatTheCheckRefusesIsRejectedWhateverItsErrorIs) {
   const absl::Status errors[] = {absl::FailedPreconditionError("no vocabulary"), absl::OutOfRangeError("no vocabulary"),
                                  absl::InternalError("no vocabulary")};
-  Begin(RoomFor(2), [&](const SequenceSpec& spec) { return errors[spec.prompt[0]]; });
+  Begin(RoomFor(2), [&](const SequenceSpec& spec, std::optional<GrammarMatcher>*) { return errors[spec.prompt[0]]; });
   for (RequestId request = 0; request < std::size(errors); ++request) {
     front_.commands.push_back(Submit(request));
     std::get<SubmitCommand>(front_.commands.back()).spec.prompt[0] = static_cast<TokenId>(request);
@@ -349,7 +359,7 @@ TEST_F(EngineLoopTest, WhatTheCheckRefusesIsRejectedWhateverItsErrorIs) {
 TEST_F(EngineLoopTest, ReportsInTimeAlsoWhereRequestsTakeLongToCheck) {
   constexpr int kRequests = 20;
   int checked = 0;
-  Begin(RoomFor(kRequests), [&](const SequenceSpec&) {
+  Begin(RoomFor(kRequests), [&](const SequenceSpec&, std::optional<GrammarMatcher>*) {
     clock_.now_us += 400000;
     ++checked;
     return absl::OkStatus();

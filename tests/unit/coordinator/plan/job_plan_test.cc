@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "absl/strings/str_cat.h"
 #include "common/json/json_value.h"
 #include "common/model/footprint.h"
 #include "common/wire/frame.h"
@@ -232,6 +233,30 @@ std::vector<int64_t> LayersOf(const JobPlan& plan) {
   std::vector<int64_t> layers;
   for (const pb::StageAssignment& stage : plan.stages) layers.push_back(stage.last_layer() - stage.first_layer());
   return layers;
+}
+
+TEST_F(JobPlanTest, ASequenceHasAsManyGuessedRowsInFlightAsThereAreMicroBatchesBesideItsOwn) {
+  const auto most = [](const pb::ConfigureJob& job, int hosts) {
+    std::vector<pb::Hello> stages;
+    for (int i = 0; i < hosts; ++i) stages.push_back(StageOn(absl::StrCat("node", i)));
+    const JobPlan plan = Planned(job, stages);
+    for (const pb::StageAssignment& stage : plan.stages) EXPECT_EQ(stage.most_guesses(), plan.most_guesses);
+    EXPECT_LT(plan.most_guesses, plan.most_groups);
+    return plan.most_guesses;
+  };
+  pb::ConfigureJob job = Job();
+  EXPECT_EQ(most(job, 4), 0) << "unless it speculates";
+  job.set_speculate("off");
+  EXPECT_EQ(most(job, 4), 0);
+  job.set_speculate("auto");
+  EXPECT_EQ(most(job, 4), 4);
+  EXPECT_EQ(most(job, 20), kMostGuessRows - 1);
+  EXPECT_EQ(most(job, 1), 0) << "one stage is never idle";
+  job.set_guess_rows(3);
+  EXPECT_EQ(most(job, 4), 2);
+  EXPECT_EQ(most(job, 1), 1) << "no more than micro-batches";
+  job.set_micro_batches(2);
+  EXPECT_EQ(most(job, 4), 1);
 }
 
 TEST_F(JobPlanTest, ASmallHostGetsTheLayersItHasRoomFor) {

@@ -377,6 +377,11 @@ TEST(PoolSizes, AWindowBoundsWhatItsGroupCanUse) {
   EXPECT_THAT(PoolSizes(job, WindowedModel()->hyper).Blocks(1000), ElementsAre(1000, kWindowBlocks + 8 * 4 * 5))
       << "and four windows more of each sequence";
   EXPECT_THAT(PoolSizes(job, Model()->hyper).Blocks(1000), ElementsAre(1000));
+  // With chunks of four rows a window of 128 lies in up to 6 blocks, and so many more as 16 guessed rows reach beyond.
+  job = Job();
+  job.set_prefill_chunk(4);
+  EXPECT_THAT(PoolSizes(job, WindowedModel()->hyper, 3).Blocks(1000), ElementsAre(1000, 8 * 6));
+  EXPECT_THAT(PoolSizes(job, WindowedModel()->hyper, 63).Blocks(1000), ElementsAre(1000, 8 * 7));
 }
 
 TEST(PoolSizes, WhatFitsIsTheMostWhoseBytesDo) {

@@ -363,6 +363,42 @@ TEST(PredictDecode, TheCoordinatorsTurnAndWakingUpAreInEveryRound) {
   EXPECT_NEAR(PredictDecode(pipeline.model(), 4, 0, 4).itl_s, 0.040, 1e-9);
 }
 
+TEST(PredictSpeculation, ALoneSequenceGainsByEveryStageAsFarAsItsGuessesAreRight) {
+  Pipeline pipeline({4, 4, 4, 4}, 0, kFast);  // a row takes 4 ms a stage
+  for (const double right : {0.0, 0.5, 0.7, 1.0}) {
+    const SpeculationPrediction prediction = PredictSpeculation(pipeline.model(), 0, right, 16);
+    EXPECT_EQ(prediction.rows, right > 0 ? 4 : 1) << right;
+    EXPECT_NEAR(prediction.tokens_per_s, 1 / (0.016 * (right / 4 + 1 - right)), 1e-6) << right;
+  }
+  EXPECT_EQ(PredictSpeculation(pipeline.model(), 0, 0.7, 2).rows, 2) << "no more are allowed";
+  // Three guesses of 7 ms each take longer than the way through all stages.
+  const SpeculationPrediction slow = PredictSpeculation(pipeline.model(), 0, 0.7, 16, 0.007);
+  EXPECT_EQ(slow.rows, 2);
+  EXPECT_NEAR(slow.tokens_per_s, 1 / (0.016 * (0.7 / 2 + 0.3)), 1e-6);
+}
+
+TEST(PredictSpeculation, TheSlowestStageBoundsTheRowsAndHopsCallForOneMore) {
+  Pipeline uneven({4, 4, 4, 8}, 0, kFast);
+  EXPECT_EQ(PredictSpeculation(uneven.model(), 0, 0.7, 16).rows, 3);
+  EXPECT_EQ(PredictSpeculation(uneven.model(), 0, 0.1, 16).rows, 2) << "a third would cost more than it gains";
+  Pipeline far({4, 4, 4, 4}, 0.001, kFast);
+  EXPECT_EQ(PredictSpeculation(far.model(), 0, 0.7, 16).rows, 5);
+}
+
+TEST(PredictSpeculation, SaysFromHowManyStagesOnAFurtherOneNoLongerPays) {
+  Pipeline pipeline({4, 4}, 0, kFast);
+  const auto last = [&pipeline](double right) {
+    return PredictSpeculation(pipeline.model(), 0, right, 16).last_useful_stages;
+  };
+  EXPECT_EQ(last(0), 1);
+  // By S stages a token takes 0.7 / S + 0.3: of the eighth 3.1 %, of the ninth 2.6 %.
+  EXPECT_EQ(last(0.7), 8);
+  EXPECT_EQ(last(0.4), 4);
+  EXPECT_EQ(last(1), 16) << "so many rows are allowed";
+  Pipeline far({4, 4}, 0.002, kFast);
+  EXPECT_LT(PredictSpeculation(far.model(), 0, 0.7, 16).last_useful_stages, 8) << "each has its hop";
+}
+
 TEST(PredictPrefill, EveryChunkTakesATurnOfTheCoordinator) {
   Pipeline pipeline({1, 1}, 0, kFast);
   pipeline.model().turn_s = 0.002;

@@ -63,6 +63,22 @@ TEST(StateSlotsPlan, AJobsPoolsHoldThemWithinHalfOfWhatIsLeft) {
   }
 }
 
+TEST(StateSlotsPlan, EachGuessedRowOfASequenceHasASlotBesideThem) {
+  const auto model = Model(kName);
+  pb::ConfigureJob job = Job();
+  job.set_speculate("auto");
+  std::vector<pb::Hello> hosts(12, StageOn("node", 64 * kGiB));
+  for (size_t i = 0; i < hosts.size(); ++i) hosts[i].set_host(absl::StrCat("node", i));
+  const JobPlan plan = Planned(job, hosts, *model);
+  EXPECT_EQ(plan.most_guesses, 7) << "of eight rows";
+  EXPECT_EQ(plan.state_slots, 8 + 7);
+  EXPECT_EQ(Planned(Caching(job), hosts, *model).state_slots,
+            PoolSizes(Caching(job), model->hyper, 7).Slots(static_cast<uint64_t>(plan.group_blocks[0])));
+  job.set_kv_cache_bytes(1);
+  EXPECT_THAT(Refusal(job, hosts, absl::StatusCode::kResourceExhausted, *model),
+              HasSubstr("of 8 sequences (`max_num_seqs`) and of 7 guessed rows (`speculate`) need"));
+}
+
 TEST(StateSlotsPlan, GivenBytesCountThemWithTheBlocks) {
   pb::ConfigureJob job = Caching();
   const std::vector<pb::Hello> hosts = {StageOn("node", 64 * kGiB)};

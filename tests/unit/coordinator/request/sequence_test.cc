@@ -43,6 +43,7 @@ TEST(Sequence, TokensAreThePromptThenTheOutput) {
   sequence.Append(8);
   EXPECT_EQ(sequence.tokens(), 4);
   for (int64_t p = 0; p < 4; ++p) EXPECT_EQ(sequence.token(p), 5 + p);
+  EXPECT_EQ(sequence.last_token(), 8);
   EXPECT_EQ(sequence.output(), (std::vector<TokenId>{7, 8}));
 }
 

@@ -15,6 +15,7 @@
 #include "coordinator/schedule/scheduler.h"
 #include "gmock/gmock.h"
 #include "tests/testing/sanitizers.h"
+#include "tests/unit/coordinator/schedule/model_guesses.h"
 #include "tests/unit/coordinator/schedule/simulated_stages.h"
 
 namespace stagecoach {
@@ -33,15 +34,22 @@ int32_t FewestBlocks(const SchedulerOptions& options) {
 class History {
  public:
   // pair_us: what a step takes for a pair of a row and one before it, beside what each row takes. tenants: more than
-  // one have weights and classes of their own. grammars: so many different ones are followed.
-  History(uint32_t seed, const SchedulerOptions& options, int64_t pair_us = 0, int tenants = 1, int grammars = 0)
+  // one have weights and classes of their own. grammars: so many different ones are followed. guesses: how often they
+  // are right; negative: there are none.
+  History(uint32_t seed, const SchedulerOptions& options, int64_t pair_us = 0, int tenants = 1, int grammars = 0,
+          double guesses = -1)
       : random_(seed),
         options_(options),
         pair_us_(pair_us),
         tenants_(tenants),
         most_grammars_(grammars),
+        guesses_(seed, guesses),
         scheduler_(options),
-        stages_(options) {}
+        stages_(options) {
+    if (guesses < 0) return;
+    scheduler_.SetGuessFeed(&guesses_);
+    ChangePlaces();
+  }
 
   // Nothing more happens once a test failed.
   void Run(int arrivals, bool with_cancels, int preemptions) {
@@ -55,6 +63,7 @@ class History {
         Disturb(/*cancel=*/false);
         --preemptions;
       }
+      if (guesses_.right() >= 0 && Chance(20)) ChangePlaces();
       if (Chance(2)) {
         Submit();
       } else {
@@ -70,6 +79,7 @@ class History {
   const SchedulerCounters& counters() const { return scheduler_.counters(); }
   int shrunk_chunks() const { return shrunk_chunks_; }  // to the least that equal time allows
   const SimulatedStages& stages() const { return stages_; }
+  double right_guesses() const { return guesses_.right(); }  // as a share
   int64_t definitions() const { return definitions_; }
   int64_t drops() const { return drops_; }
 
@@ -148,6 +158,12 @@ class History {
     spec->prompt.resize(std::min(prompt, Chance(2) ? all : Draw(0, all)));
   }
 
+  // As a planner would, and worse.
+  void ChangePlaces() {
+    scheduler_.SetGuessPlaces(static_cast<int32_t>(Chance(4) ? 0 : Draw(1, scheduler_.most_groups())));
+    scheduler_.SetDecodeGroups(static_cast<int32_t>(Draw(1, scheduler_.most_groups())));
+  }
+
   void Disturb(bool cancel) {
     std::vector<SequenceId> alive;
     for (const auto& [id, client] : clients_) {
@@ -176,7 +192,7 @@ class History {
           << "work to do, nothing in flight, nothing handed out";
       return;
     }
-    ASSERT_LT(results_.size(), static_cast<size_t>(options_.micro_batches));
+    ASSERT_LT(results_.size(), static_cast<size_t>(scheduler_.most_groups()));
     for (const SequenceSlice& slice : batch->slices) shrunk_chunks_ += slice.count == kEqualTimeLeastRows ? 1 : 0;
     for (const OpenSequence& open : batch->open) {
       Client& client = clients_.at(open.sequence);
@@ -259,6 +275,7 @@ class History {
   const int64_t pair_us_;
   const int tenants_;
   const int most_grammars_;
+  RandomGuesses guesses_;
   Scheduler scheduler_;
   SimulatedStages stages_;
   std::deque<StepResult> results_;
@@ -296,7 +313,8 @@ std::string Describe(const SchedulerOptions& o) {
                       o.max_num_seqs, ", budget ", o.max_num_batched_tokens, ", chunk ", o.prefill_chunk, ", block ",
                       o.block_tokens, ", blocks ", absl::StrJoin(o.group_blocks, " "), ", windows ",
                       absl::StrJoin(o.group_windows, " "), ", slots ", o.state_slots, " of ", o.state_blocks,
-                      " blocks, context ", o.context, ", micro-batches ", o.micro_batches, ", open ", o.max_open_tokens,
+                      " blocks, context ", o.context, ", micro-batches ", o.micro_batches, " or ", o.most_groups,
+                      ", open ", o.max_open_tokens, ", guesses ", o.most_guesses,
                       o.prefix_caching ? ", prefix cache" : "");
 }
 
@@ -306,6 +324,7 @@ struct Histories {
   int64_t pair_us = 0;
   bool tenants = false;
   int grammars = 0;
+  std::vector<double> guesses = {-1};  // in turn
   std::function<void(std::mt19937&, uint32_t seed, SchedulerOptions*)> change;
   std::function<void(const History&, const SchedulerOptions&)> look;
 };
@@ -325,7 +344,8 @@ Totals RunHistories(const Histories& of) {
     options.prefix_caching = seed / 6 % 2 == 1;
     if (of.change) of.change(random, seed, &options);
     SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", Describe(options)));
-    History history(seed, options, of.pair_us, of.tenants ? 2 + static_cast<int>(seed % 4) : 1, of.grammars);
+    History history(seed, options, of.pair_us, of.tenants ? 2 + static_cast<int>(seed % 4) : 1, of.grammars,
+                    of.guesses[seed % of.guesses.size()]);
     history.Run(of.arrivals, /*with_cancels=*/seed % 2 == 1, seed % 3 == 1 ? of.preemptions : 0);
     if (of.look) of.look(history, options);
     if (seed % 3 != 1) totals.preemptions += history.counters().preemptions;
@@ -338,6 +358,30 @@ Totals RunHistories(const Histories& of) {
     totals.shrunk_chunks += history.shrunk_chunks();
   }
   return totals;
+}
+
+// Groups with windows beside one without, in any order; pools from what one row needs to what all sequences could use.
+void AddWindows(std::mt19937& random, SchedulerOptions* options, int64_t least_context = 2) {
+  options->context = least_context + static_cast<int64_t>(random() % 60);
+  options->max_open_tokens = 2 * options->context;
+  const auto whole_context = static_cast<uint32_t>((options->context - 1) / options->block_tokens + 1);
+  const auto full_blocks = static_cast<int32_t>(whole_context + random() % whole_context);
+  options->group_blocks = {full_blocks};
+  options->group_windows = {0};
+  for (uint32_t windowed = 1 + random() % 2; windowed > 0; --windowed) {
+    const auto window = 1 + static_cast<int64_t>(random() % 12);
+    const auto least = std::min<int64_t>(full_blocks, MostBlocksSeen(1, window, options->block_tokens));
+    const auto at = static_cast<int64_t>(random() % (options->group_blocks.size() + 1));
+    options->group_blocks.insert(options->group_blocks.begin() + at,
+                                 static_cast<int32_t>(least + static_cast<int64_t>(random() % 12)));
+    options->group_windows.insert(options->group_windows.begin() + at, window);
+  }
+}
+
+// Slots from as many as sequences at once to some more, states of one to a few blocks.
+void AddStates(std::mt19937& random, SchedulerOptions* options) {
+  options->state_slots = static_cast<int32_t>(options->max_num_seqs + random() % 8);
+  options->state_blocks = static_cast<int32_t>(1 + random() % 6);
 }
 
 TEST(SchedulerHistories, EveryRandomHistoryEndsAndGivesEverySequenceTheAnswerItHasAlone) {
@@ -364,23 +408,9 @@ TEST(SchedulerHistories, WithTenantsAndClassesEverySequenceHasTheAnswerItHasAlon
   EXPECT_GT(totals.preemptions, 750u / 3) << "the pools were too large to prove anything";
 }
 
-// Groups with windows beside one without, in any order; pools from what one row needs to what all sequences could use.
 TEST(SchedulerHistories, WithWindowsEverySequenceHasTheAnswerItHasAlone) {
   const auto with_windows = [](std::mt19937& random, uint32_t, SchedulerOptions* options) {
-    options->context = 2 + static_cast<int64_t>(random() % 60);
-    options->max_open_tokens = 2 * options->context;
-    const auto whole_context = static_cast<uint32_t>((options->context - 1) / options->block_tokens + 1);
-    const auto full_blocks = static_cast<int32_t>(whole_context + random() % whole_context);
-    options->group_blocks = {full_blocks};
-    options->group_windows = {0};
-    for (uint32_t windowed = 1 + random() % 2; windowed > 0; --windowed) {
-      const auto window = 1 + static_cast<int64_t>(random() % 12);
-      const auto least = std::min<int64_t>(full_blocks, MostBlocksSeen(1, window, options->block_tokens));
-      const auto at = static_cast<int64_t>(random() % (options->group_blocks.size() + 1));
-      options->group_blocks.insert(options->group_blocks.begin() + at,
-                                   static_cast<int32_t>(least + static_cast<int64_t>(random() % 12)));
-      options->group_windows.insert(options->group_windows.begin() + at, window);
-    }
+    AddWindows(random, options);
   };
   const auto look = [](const History& history, const SchedulerOptions& options) {
     for (size_t group = 0; group < options.group_blocks.size(); ++group) {
@@ -396,12 +426,10 @@ TEST(SchedulerHistories, WithWindowsEverySequenceHasTheAnswerItHasAlone) {
   EXPECT_GT(totals.released, 10 * 500) << "of 10 sequences";
 }
 
-// Slots from as many as sequences at once to some more, states of one to a few blocks; every third history has windows,
-// too. 10,000 sequences in all.
+// Every third history has windows, too. 10,000 sequences in all.
 TEST(SchedulerHistories, WithStatesEverySequenceHasTheAnswerItHasAlone) {
   const auto with_states = [](std::mt19937& random, uint32_t seed, SchedulerOptions* options) {
-    options->state_slots = static_cast<int32_t>(options->max_num_seqs + random() % 8);
-    options->state_blocks = static_cast<int32_t>(1 + random() % 6);
+    AddStates(random, options);
     options->prefix_caching = seed % 4 > 0;
     if (seed % 3 > 0) return;
     options->group_windows.assign(options->group_blocks.size(), 0);
@@ -416,6 +444,51 @@ TEST(SchedulerHistories, WithStatesEverySequenceHasTheAnswerItHasAlone) {
   EXPECT_GT(totals.stateless, 5 * totals.caching) << "rows whose K and V were there in vain";
   EXPECT_GT(totals.copied_states, 5 * totals.caching) << "slices behind a snapshot";
   EXPECT_GT(2 * totals.shared_states, totals.caching) << "slices behind another sequence's";
+}
+
+// From never to always right; a fourth of the histories each with windows, with states, with both and with neither.
+TEST(SchedulerHistories, WithGuessesEverySequenceHasTheAnswerItHasAlone) {
+  const auto with_guesses = [](std::mt19937& random, uint32_t seed, SchedulerOptions* options) {
+    AddWindows(random, options, /*least_context=*/40);
+    const auto full = std::find(options->group_windows.begin(), options->group_windows.end(), 0);
+    if (seed / 4 % 2 == 1) {  // without them after all
+      options->group_blocks = {options->group_blocks[static_cast<size_t>(full - options->group_windows.begin())]};
+      options->group_windows.clear();
+    }
+    if (seed / 8 % 2 == 1) AddStates(random, options);
+    options->prefix_caching = seed / 16 % 2 == 1;
+    options->micro_batches = 1 + static_cast<int32_t>(random() % 5);
+    options->most_groups = options->micro_batches + 1 + static_cast<int32_t>(random() % 3);
+    options->most_guesses = 1 + static_cast<int32_t>(random() % static_cast<uint32_t>(options->most_groups - 1));
+    // Half of the histories have blocks that nobody was promised.
+    const int32_t times = random() % 2 == 0 ? 1 : 4;
+    for (int32_t& blocks : options->group_blocks) blocks *= times;
+  };
+  uint64_t guesses = 0, right = 0, voids = 0;
+  int64_t held = 0, rewinds = 0;
+  const auto look = [&](const History& history, const SchedulerOptions&) {
+    const SchedulerCounters& counters = history.counters();
+    EXPECT_EQ(static_cast<int64_t>(counters.guesses), history.stages().guesses());
+    EXPECT_EQ(static_cast<int64_t>(counters.guesses - counters.guesses_void), history.stages().held());
+    if (history.right_guesses() == 1) {
+      EXPECT_EQ(counters.guesses_void, 0u);
+      EXPECT_EQ(history.stages().rewinds(), 0);
+    }
+    if (history.right_guesses() == 0) {
+      EXPECT_EQ(history.stages().held(), 0);
+    }
+    guesses += counters.guesses, right += counters.guesses_right, voids += counters.guesses_void;
+    held += history.stages().held(), rewinds += history.stages().rewinds();
+  };
+  constexpr uint32_t kHistories = testing::kSlow ? 48 : 480;
+  const Totals totals =
+      RunHistories({.count = kHistories, .guesses = {0, 0.5, 0.9, 1}, .change = with_guesses, .look = look});
+  EXPECT_GT(totals.preemptions, kHistories / 8) << "the pools were too large to prove anything";
+  EXPECT_GT(totals.hits, 2 * kHistories) << "rows of 10 sequences that were not computed twice";
+  EXPECT_GT(held, 9 * kHistories);
+  EXPECT_GT(rewinds, 5 * kHistories);
+  EXPECT_GT(voids, 5 * kHistories);
+  EXPECT_LE(right, guesses);
 }
 
 // Prompts so long, and attention so dear, that chunks shrink; micro-batches of any size beside them.

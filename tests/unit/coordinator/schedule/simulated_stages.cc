@@ -176,7 +176,8 @@ absl::Status SimulatedStages::ShareBlocks(const OpenSequence& open, Open& sequen
     sequence.tables[group].assign(unseen, kNoBlock);
     sequence.tables[group].insert(sequence.tables[group].end(), shared.begin(), shared.end());
   }
-  sequence.shared = sequence.rows = open.shared_rows;
+  sequence.shared = open.shared_rows;
+  sequence.sent.assign(sequence.tokens.begin(), sequence.tokens.begin() + open.shared_rows);
   // Filled by an earlier micro-batch, for no row of this one has been computed.
   return CheckSlots(sequence, sequence.shared, sequence.shared);
 }
@@ -194,68 +195,117 @@ absl::Status SimulatedStages::RunSlice(const SequenceSlice& slice, StepResult& r
   const auto found = open_.find(slice.sequence);
   if (found == open_.end()) return Refuse("slice of sequence ", slice.sequence, ", which is not open");
   Open& sequence = found->second;
-  if (slice.start != sequence.rows) return Refuse("row ", slice.start, " follows row ", sequence.rows - 1);
-  if (slice.count < 1 || slice.count > options_.prefill_chunk) return Refuse("a slice has ", slice.count, " rows");
-  if (slice.tokens.size() != static_cast<size_t>(slice.count)) return Refuse("tokens are missing");
-  if (!slice.targets.empty() && slice.targets.size() != slice.tokens.size()) return Refuse("targets are missing");
+  RETURN_IF_ERROR(CheckForm(slice, sequence));
+  const bool rewinds = slice.start < sequence.rows();
+  if (rewinds) RETURN_IF_ERROR(CheckRewind(slice, sequence));
+  rewinds_ += rewinds ? 1 : 0;
   RETURN_IF_ERROR(ReleaseBlocks(slice, sequence));
   RETURN_IF_ERROR(TakeBlocks(slice, sequence));
-  const int64_t end = slice.start + slice.count;
-  if (end > static_cast<int64_t>(sequence.tokens.size())) return Refuse("row ", end - 1, " has no known token");
+  const int64_t end = slice.start + slice.count, known = static_cast<int64_t>(sequence.tokens.size());
+  if (!slice.guess && end > known) return Refuse("row ", end - 1, " has no known token");
+  sequence.guesses = slice.guess ? std::min(sequence.guesses + 1, options_.most_guesses) : 0;
+  sequence.sent.resize(static_cast<size_t>(slice.start));
+  sequence.sent.insert(sequence.sent.end(), slice.tokens.begin(), slice.tokens.end());
   RETURN_IF_ERROR(RunState(slice, sequence));
+  const bool holds =
+      !slice.guess || GuessHolds(slice.start, slice.tokens[0], known, sequence.tokens[static_cast<size_t>(known) - 1]);
+  guesses_ += slice.guess ? 1 : 0;
+  held_ += slice.guess && holds ? 1 : 0;
   TargetLogprobs scores{.sequence = slice.sequence, .start = slice.start};
   for (int32_t i = 0; i < slice.count; ++i) {
     const int64_t position = slice.start + i;
-    if (slice.tokens[i] != sequence.tokens[position]) return Refuse("wrong token at position ", position);
-    const uint64_t hash = Hash({sequence.tokens.data(), static_cast<size_t>(position) + 1});
-    for (size_t group = 0; group < pools_.size(); ++group) {
-      SlotOf(sequence, group, position) = {
-          .opening = sequence.opening, .position = position, .token = slice.tokens[i], .prefix = hash};
-    }
-    RETURN_IF_ERROR(CheckSlots(sequence, position, position + 1));
+    RETURN_IF_ERROR(RunRow(slice, position, holds, sequence));
+    if (slice.targets.empty()) continue;
     const absl::Span<const TokenId> prefix(sequence.tokens.data(), static_cast<size_t>(position) + 1);
-    if (!slice.targets.empty()) {
-      const bool wanted = slice.targets[i] != kNoToken;
-      scores.logprobs.push_back(wanted ? ModelLogprob(prefix, slice.targets[i]) : 0);
-      for (int32_t k = 0; k < sequence.tops; ++k) scores.top.push_back(wanted ? ModelTop(prefix, k) : TokenLogprob());
-    }
-    if (slice.sample && i + 1 == slice.count) {
-      const TokenId token = ModelToken(prefix);
-      sequence.tokens.push_back(token);
-      result.sampled.push_back({.sequence = slice.sequence, .position = static_cast<int32_t>(end), .token = token});
-    }
+    const bool wanted = slice.targets[i] != kNoToken;
+    scores.logprobs.push_back(wanted ? ModelLogprob(prefix, slice.targets[i]) : 0);
+    for (int32_t k = 0; k < sequence.tops; ++k) scores.top.push_back(wanted ? ModelTop(prefix, k) : TokenLogprob());
   }
-  if (slice.sample && end + 1 != static_cast<int64_t>(sequence.tokens.size()))
-    return Refuse("a known token is sampled");
   if (!slice.targets.empty()) result.targets.push_back(std::move(scores));
-  sequence.rows = end;
+  if (!slice.sample) return absl::OkStatus();
+  SampledToken sampled{.sequence = slice.sequence, .position = static_cast<int32_t>(end), .is_void = !holds};
+  if (holds) {
+    if (end != known) return Refuse("a known token is sampled");
+    sampled.token = ModelToken(sequence.tokens);
+    sequence.tokens.push_back(sampled.token);
+  }
+  result.sampled.push_back(std::move(sampled));
   return absl::OkStatus();
 }
 
-// All that no row from the slice on sees, and as soon as that is so: only then is the message there at all.
+absl::Status SimulatedStages::CheckForm(const SequenceSlice& slice, const Open& sequence) const {
+  if (slice.start > sequence.rows()) return Refuse("row ", slice.start, " follows row ", sequence.rows() - 1);
+  if (slice.count < 1 || slice.count > options_.prefill_chunk) return Refuse("a slice has ", slice.count, " rows");
+  if (slice.tokens.size() != static_cast<size_t>(slice.count)) return Refuse("tokens are missing");
+  if (!slice.targets.empty() && slice.targets.size() != slice.tokens.size()) return Refuse("targets are missing");
+  if (!slice.guess) return absl::OkStatus();
+  if (options_.most_guesses == 0) return Refuse("a guess in a job without guesses");
+  if (slice.count != 1 || !slice.sample || !slice.targets.empty()) return Refuse("a guess is not one sampled row");
+  if (slice.start != sequence.rows()) return Refuse("a guess at row ", slice.start, " of ", sequence.rows());
+  return sequence.rows() == 0 ? Refuse("a guess is the first row") : absl::OkStatus();
+}
+
+absl::Status SimulatedStages::CheckRewind(const SequenceSlice& slice, const Open& sequence) const {
+  const int64_t rows = sequence.rows(), block_tokens = options_.block_tokens;
+  if (slice.count != 1 || !slice.sample) return Refuse("a rewind to row ", slice.start, " is not one sampled row");
+  if (rows - slice.start > sequence.guesses) {
+    return Refuse("a rewind from row ", rows, " to ", slice.start, " over ", sequence.guesses, " guesses");
+  }
+  if (sequence.sent[static_cast<size_t>(slice.start)] == slice.tokens[0]) return Refuse("a right row is sent again");
+  for (size_t group = 0; group < owners_.size(); ++group) {
+    if (sequence.released[group] > FirstSeen(group, slice.start) / block_tokens) return Refuse("a rewind is blind");
+    for (int64_t place = slice.start / block_tokens; place <= (rows - 1) / block_tokens; ++place) {
+      const int owners = owners_[group].at(sequence.tables[group][static_cast<size_t>(place)]);
+      if (owners > 1) return Refuse("a rewind to row ", slice.start, " into a block of ", owners, " sequences");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A void row's keys and values are of no use, but what it sees must be there all the same.
+absl::Status SimulatedStages::RunRow(const SequenceSlice& slice, int64_t position, bool known, Open& sequence) {
+  const TokenId token = slice.tokens[static_cast<size_t>(position - slice.start)];
+  if (known && token != sequence.tokens[static_cast<size_t>(position)]) {
+    return Refuse("wrong token at position ", position);
+  }
+  const uint64_t hash = Hash({sequence.sent.data(), static_cast<size_t>(position) + 1});
+  for (size_t group = 0; group < pools_.size(); ++group) {
+    SlotOf(sequence, group, position) = {
+        .opening = sequence.opening, .position = position, .token = token, .prefix = hash};
+    if (FirstSeen(group, position) / options_.block_tokens >= sequence.released[group]) continue;
+    return Refuse("row ", position, " sees a released block of group ", group);
+  }
+  return known ? CheckSlots(sequence, position, position + 1) : absl::OkStatus();
+}
+
+// All that no row from the slice on sees, and as soon as that is so: only then is the message there at all. A guess
+// cannot release what the row sees that would take its place, and comes at most most_guesses rows behind that.
 absl::Status SimulatedStages::ReleaseBlocks(const SequenceSlice& slice, Open& sequence) {
-  if (!slice.released_blocks.empty() && slice.released_blocks.size() != owners_.size()) {
+  const bool named = !slice.released_blocks.empty();
+  if (named && slice.released_blocks.size() != owners_.size()) {
     return Refuse("released blocks of ", slice.released_blocks.size(), " groups");
   }
   bool any = false;
   for (size_t group = 0; group < owners_.size(); ++group) {
-    const int64_t unseen = FirstSeen(group, slice.start) / options_.block_tokens;
-    any = any || unseen > sequence.released[group];
-    if (!slice.released_blocks.empty() && slice.released_blocks[group] != unseen) {
-      return Refuse(slice.released_blocks[group], " released blocks of group ", group, ", expected ", unseen);
+    const int64_t most = FirstSeen(group, slice.start) / options_.block_tokens;
+    const int64_t first_row = std::max<int64_t>(slice.start - (slice.guess ? options_.most_guesses : 0), 0);
+    const int64_t least = FirstSeen(group, first_row) / options_.block_tokens;
+    const int64_t unseen = named ? slice.released_blocks[group] : sequence.released[group];
+    if (unseen < std::max(least, sequence.released[group]) || unseen > most) {
+      return Refuse(unseen, " released blocks of group ", group, ", expected ", least, " to ", most);
     }
+    any = any || unseen > sequence.released[group];
     for (int64_t& place = sequence.released[group]; place < unseen; ++place, ++released_) {
       GiveBack(group, std::exchange(sequence.tables[group][static_cast<size_t>(place)], kNoBlock));
     }
   }
-  return any == slice.released_blocks.empty() ? Refuse("released blocks are named where there are ", any)
-                                              : absl::OkStatus();
+  return any != named ? Refuse("released blocks are named where there are none") : absl::OkStatus();
 }
 
 absl::Status SimulatedStages::TakeBlocks(const SequenceSlice& slice, Open& sequence) {
   const int64_t end = slice.start + slice.count;
-  const int64_t more =
-      (end + options_.block_tokens - 1) / options_.block_tokens - static_cast<int64_t>(sequence.tables.front().size());
+  const auto before = static_cast<int64_t>(sequence.tables.front().size());
+  const int64_t more = std::max<int64_t>((end + options_.block_tokens - 1) / options_.block_tokens - before, 0);
   if (slice.new_blocks.size() != (more > 0 ? owners_.size() : 0)) {
     return Refuse("blocks of ", slice.new_blocks.size(), " groups, expected ", more, " of each");
   }
@@ -274,7 +324,7 @@ absl::Status SimulatedStages::TakeBlocks(const SequenceSlice& slice, Open& seque
   }
   for (size_t group = 0; group < owners_.size(); ++group) {
     const int64_t blocks = static_cast<int64_t>(sequence.tables[group].size()) - sequence.released[group];
-    const int64_t seen = end - FirstSeen(group, slice.start);
+    const int64_t seen = std::max(end, sequence.rows()) + options_.most_guesses - FirstSeen(group, slice.start);
     if (blocks > (seen - 1) / options_.block_tokens + 2) return Refuse(blocks, " blocks for ", seen, " positions");
     most_blocks_[group] = std::max(most_blocks_[group], blocks);
   }
@@ -307,16 +357,17 @@ absl::Status SimulatedStages::RunState(const SequenceSlice& slice, const Open& s
   if (slice.start > 0) {
     if (!exists(slice.state_read)) return Refuse("slot ", slice.state_read, " does not exist");
     const State& read = states_[static_cast<size_t>(slice.state_read)];
-    if (read.rows != slice.start || read.prefix != Hash({sequence.tokens.data(), static_cast<size_t>(slice.start)})) {
+    if (read.rows != slice.start || read.prefix != Hash({sequence.sent.data(), static_cast<size_t>(slice.start)})) {
       return Refuse("slot ", slice.state_read, " holds the state of ", read.rows, " rows of sequence ", read.sequence,
                     ", read for row ", slice.start, " of ", slice.sequence);
     }
+    if (slice.guess && slice.state_read == slice.state_write) return Refuse("a guess has no slot of its own");
     copied_states_ += slice.state_read != slice.state_write ? 1 : 0;
     shared_states_ += read.sequence != slice.sequence ? 1 : 0;
   }
   const int64_t end = slice.start + slice.count;
   states_[static_cast<size_t>(slice.state_write)] = {
-      .rows = end, .prefix = Hash({sequence.tokens.data(), static_cast<size_t>(end)}), .sequence = slice.sequence};
+      .rows = end, .prefix = Hash({sequence.sent.data(), static_cast<size_t>(end)}), .sequence = slice.sequence};
   return absl::OkStatus();
 }
 

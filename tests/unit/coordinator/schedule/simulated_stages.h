@@ -8,6 +8,9 @@
 // use. A slot of recurrent states remembers the tokens that it is the state of: a slice that reads another sequence's,
 // or those of other rows, is caught, and so is a slot that one slice writes and another names. So is a grammar that is
 // defined twice, dropped while it is followed, or followed while it is not there, and too many or too large ones.
+// Guessed rows are judged as the last stage does. What a void one wrote must be overwritten before a row that counts,
+// or another sequence, sees it; so is caught a rewind that is too deep, over a row that was no guess, into a block of
+// others, or to a row that is right already.
 
 #include <cstdint>
 #include <map>
@@ -54,6 +57,10 @@ class SimulatedStages {
   // Most blocks of the group that a sequence had at once, and those that any gave back while it went on.
   int64_t most_blocks(size_t group) const { return most_blocks_[group]; }
   int64_t released() const { return released_; }
+  // Guessed rows, of them those that held, and known rows that took the place of a wrong one.
+  int64_t guesses() const { return guesses_; }
+  int64_t held() const { return held_; }
+  int64_t rewinds() const { return rewinds_; }
   // Slices that read a slot and wrote another, and that read what another sequence wrote.
   int64_t copied_states() const { return copied_states_; }
   int64_t shared_states() const { return shared_states_; }
@@ -71,14 +78,16 @@ class SimulatedStages {
     uint64_t prefix = 0;  // a hash of the tokens up to this one: whoever shares the block has the same
   };
   struct Open {
-    uint64_t opening = 0;  // unique: a sequence opened again must not see what it wrote before
-    int64_t known = 0;     // tokens at opening
-    int32_t tops = 0;      // log-probabilities beside each target
-    std::vector<TokenId> tokens;
+    uint64_t opening = 0;         // unique: a sequence opened again must not see what it wrote before
+    int64_t known = 0;            // tokens at opening
+    int32_t tops = 0;             // log-probabilities beside each target
+    std::vector<TokenId> tokens;  // that are known
+    std::vector<TokenId> sent;    // of the rows so far, shared ones included; behind a wrong guess other ones
+    int32_t guesses = 0;          // of them, the trailing ones that were guesses
     BlockLists tables;
     std::vector<int64_t> released;  // [groups] places at the beginning, which hold kNoBlock
-    int64_t rows = 0;
-    int64_t shared = 0;  // of them, computed by others
+    int64_t shared = 0;             // rows computed by others
+    int64_t rows() const { return static_cast<int64_t>(sent.size()); }
     GrammarId grammar = kNoGrammar;
   };
 
@@ -86,6 +95,9 @@ class SimulatedStages {
   absl::Status ApplyGrammars(const MicroBatch& batch);
   absl::Status ShareBlocks(const OpenSequence& open, Open& sequence);
   absl::Status RunSlice(const SequenceSlice& slice, StepResult& result);
+  absl::Status CheckForm(const SequenceSlice& slice, const Open& sequence) const;
+  absl::Status CheckRewind(const SequenceSlice& slice, const Open& sequence) const;
+  absl::Status RunRow(const SequenceSlice& slice, int64_t position, bool known, Open& sequence);
   absl::Status ReleaseBlocks(const SequenceSlice& slice, Open& sequence);
   absl::Status TakeBlocks(const SequenceSlice& slice, Open& sequence);
   absl::Status CheckStates(const MicroBatch& batch) const;
@@ -105,7 +117,7 @@ class SimulatedStages {
   uint64_t next_number_ = 0;
   uint64_t openings_ = 0;
   std::vector<int64_t> most_blocks_;  // [groups]
-  int64_t released_ = 0;
+  int64_t released_ = 0, guesses_ = 0, held_ = 0, rewinds_ = 0;
   std::vector<State> states_;
   int64_t copied_states_ = 0, shared_states_ = 0;
 };

@@ -384,6 +384,24 @@ TEST_F(Snapshots, ASnapshotThatIsReadOutlivesItsEntry) {
   ExpectIntegrity();
 }
 
+TEST_F(Snapshots, AGuessTakesAFreeSlotOrTheLeastSnapshotAndNeverOneThatIsRead) {
+  const auto a = Chain(1, 4, {4}), b = Chain(2, 8, {8});
+  const SlotId least = manager_.SnapshotOf(a.back());
+  manager_.UseSnapshot(b.back());
+  manager_.BeginMicroBatch();
+  for (int i = 0; i < 2; ++i) EXPECT_NE(manager_.SlotForGuess(), kNoSlot);
+  EXPECT_THAT(SnapshotsOf(a), ElementsAre(4)) << "two were free";
+  EXPECT_EQ(manager_.SlotForGuess(), least);
+  EXPECT_THAT(SnapshotsOf(a), IsEmpty());
+  EXPECT_EQ(manager_.SlotForGuess(), kNoSlot);
+  manager_.DropSlot(least);
+  EXPECT_EQ(manager_.SlotForGuess(), kNoSlot) << "a slice of this micro-batch may have named it";
+  manager_.BeginMicroBatch();
+  EXPECT_EQ(manager_.SlotForGuess(), least);
+  EXPECT_THAT(SnapshotsOf(b), ElementsAre(8));
+  ExpectIntegrity();
+}
+
 TEST_F(Snapshots, BranchesServeAsLongAsAnyOfThemHasASnapshot) {
   const BlockLists trunk = *manager_.Allocate({3}), left = *manager_.Allocate({1}), right = *manager_.Allocate({1});
   std::vector<PrefixRef> chain;

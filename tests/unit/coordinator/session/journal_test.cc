@@ -207,6 +207,27 @@ TEST_F(JournalTest, SubmitsThoseFirstThatHaveTokensInTheOrderInWhichTheyBegan) {
   EXPECT_THAT(journal_.OrderOfResubmission(), ElementsAre(ids[3], ids[1], ids[0], ids[2], ids[4]));
 }
 
+TEST_F(JournalTest, SubmitsAgainWithTheSamePredictionAndHasItsCountsFromTheLastJob) {
+  GenerationRequest request = Journaled({1, 2}, 10, {99});
+  const RequestId plain = Add(request);
+  request.prediction = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{7, 8});
+  const RequestId predicted = Add(request);
+  for (const int32_t position : {2, 3}) {
+    EXPECT_THAT(journal_.Submission(predicted).prediction(), ElementsAre(7, 8));
+    EXPECT_EQ(journal_.Submission(plain).prediction_size(), 0);
+    pb::TokenDelta delta = Tokens(predicted, position, {7});
+    delta.mutable_cost()->set_predicted_right(position);
+    EXPECT_TRUE(journal_.RecordTokens(delta).ok());
+    EXPECT_TRUE(journal_.FinishComplete(100).empty());
+  }
+  pb::RequestFinished end = End(predicted, Finished::REASON_CANCELLED);
+  end.mutable_cost()->set_predicted_right(4);
+  end.mutable_cost()->set_predicted_wrong(1);
+  const auto ended = journal_.RecordFinished(end).value().value();
+  EXPECT_EQ(ended.finished->cost().predicted_right(), 4);
+  EXPECT_EQ(ended.finished->cost().predicted_wrong(), 1);
+}
+
 TEST_F(JournalTest, SubmitsAgainUnderTheSameGrammar) {
   GenerationRequest request = Journaled({1, 2}, 10, {99});
   const RequestId plain = Add(request);

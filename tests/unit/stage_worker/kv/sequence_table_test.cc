@@ -106,7 +106,7 @@ TEST_F(SequenceTableTest, RefusesABlockThatAnySequenceUses) {
   ExpectRefused({.open = {Open(2)}, .slices = {Slice(2, 0, 16, {5})}},
                 "block 5 of block group 0, which sequence 1 uses");
   ExpectRefused({.slices = {Slice(1, 20, 1, {3})}}, "block 3 of block group 0, which sequence 1 uses");
-  ExpectRefused({.open = {Open(2)}, .slices = {Slice(1, 20, 1, {0}), Slice(2, 0, 1, {0})}},
+  ExpectRefused({.open = {Open(2)}, .slices = {Slice(1, 20, 13, {0}), Slice(2, 0, 1, {0})}},
                 "block 0 of block group 0, which this micro-batch gave away already");
 }
 
@@ -204,8 +204,9 @@ TEST_F(SequenceTableTest, RefusesToGiveAwayABlockThatIsShared) {
       << "it was, before it was given away";
 }
 
-TEST_F(SequenceTableTest, RefusesMoreRowsThanTheBlocksOrTheContextHold) {
-  ExpectRefused({.slices = {Slice(1, 20, 13)}}, "33 rows in 2 blocks of 16 tokens");
+TEST_F(SequenceTableTest, RefusesFewerOrMoreBlocksThanTheRowsNeedAndMoreRowsThanTheContextHolds) {
+  ExpectRefused({.slices = {Slice(1, 20, 13)}}, "33 rows in 2 blocks of 16 tokens, expected 3 blocks");
+  ExpectRefused({.slices = {Slice(1, 20, 12, {0})}}, "32 rows in 3 blocks of 16 tokens, expected 2 blocks");
   ExpectRefused({.slices = {Slice(1, 20, 45, {0, 1, 2})}}, "65 rows, the context is 64");
 }
 

@@ -37,6 +37,7 @@ PipelineRig::PipelineRig(std::shared_ptr<const ModelDescription> model, const Ri
     config.kv_type = options.kv_type;
     config.threads = options.threads;
     config.allow_damaged = options.allow_damaged;
+    config.most_guesses = options.most_guesses;
     config.context = model_->hyper.context;
     config.max_rows = kMaxRows;
     config.max_slices = kMaxSlices;
@@ -73,6 +74,10 @@ SlotId PipelineRig::TakeSlot() {
   return slot;
 }
 
+void PipelineRig::GiveSlot(SlotId slot) {
+  if (slot != kNoSlot) free_slots_.push_back(slot);
+}
+
 SlotId PipelineRig::KeepState(SequenceId sequence) {
   sequences_.at(sequence).next_state = TakeSlot();
   return sequences_.at(sequence).state;
@@ -101,7 +106,8 @@ void PipelineRig::Close(SequenceId sequence) {
     free_blocks_[group].insert(free_blocks_[group].end(), table.begin() + static_cast<int64_t>(closed.shared),
                                table.end());
   }
-  if (closed.next_state != kNoSlot) free_slots_.push_back(closed.next_state);
+  GiveSlot(closed.next_state);
+  for (const SlotId slot : closed.guesses) GiveSlot(slot);
   sequences_.erase(sequence);
   batch_.free.push_back(sequence);
 }
@@ -109,15 +115,47 @@ void PipelineRig::Close(SequenceId sequence) {
 void PipelineRig::Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample,
                        const std::vector<TokenId>& targets) {
   Sequence& state = sequences_.at(sequence);
-  SequenceSlice slice{.sequence = sequence,
-                      .start = state.rows,
-                      .count = static_cast<int32_t>(tokens.size()),
-                      .tokens = tokens,
-                      .sample = sample,
-                      .targets = targets,
-                      .state_read = state.state,
-                      .state_write = state.next_state};
+  AddSlice({.sequence = sequence,
+            .start = state.rows,
+            .count = static_cast<int32_t>(tokens.size()),
+            .tokens = tokens,
+            .sample = sample,
+            .targets = targets,
+            .state_read = state.state,
+            .state_write = state.next_state});
   state.state = state.next_state;
+}
+
+void PipelineRig::Guess(SequenceId sequence, TokenId token) {
+  Sequence& state = sequences_.at(sequence);
+  const SlotId read = state.guesses.empty() ? state.state : state.guesses.back();
+  state.guesses.push_back(TakeSlot());
+  AddSlice({.sequence = sequence,
+            .start = state.rows,
+            .count = 1,
+            .tokens = {token},
+            .sample = true,
+            .state_read = read,
+            .state_write = state.guesses.back(),
+            .guess = true});
+}
+
+void PipelineRig::Hold(SequenceId sequence) {
+  Sequence& state = sequences_.at(sequence);
+  GiveSlot(state.state);
+  state.state = state.next_state = state.guesses.front();
+  state.guesses.erase(state.guesses.begin());
+}
+
+void PipelineRig::Miss(SequenceId sequence) {
+  Sequence& state = sequences_.at(sequence);
+  for (const SlotId slot : state.guesses) GiveSlot(slot);
+  state.rows -= static_cast<int32_t>(state.guesses.size());
+  state.guesses.clear();
+}
+
+void PipelineRig::AddSlice(SequenceSlice slice) {
+  Sequence& state = sequences_.at(slice.sequence);
   state.rows += slice.count;
   while (static_cast<int32_t>(state.tables[0].size()) * block_tokens_ < state.rows) {
     slice.new_blocks.resize(free_blocks_.size());

@@ -28,6 +28,7 @@ struct RigOptions {
   KvType kv_type = KvType::kF16;
   std::string isa = "auto";
   bool allow_damaged = false;
+  int32_t most_guesses = 0;
 };
 
 class PipelineRig {
@@ -52,6 +53,15 @@ class PipelineRig {
   void Feed(SequenceId sequence, const std::vector<TokenId>& tokens, bool sample,
             const std::vector<TokenId>& targets = {});
 
+  // A row behind those fed so far, in a state slot of its own, of a sequence whose rows before any guesses are known.
+  void Guess(SequenceId sequence, TokenId token);
+  // Of the oldest guess, whose result or that of the row before it has come: what it stands on is its own state now.
+  void Hold(SequenceId sequence);
+  // It was wrong: the next row goes back to its position.
+  void Miss(SequenceId sequence);
+
+  // What the next Step runs so far.
+  MicroBatch& batch() { return batch_; }
   // Runs what was collected through all stages; every stage must take it in.
   StepResult Step();
 
@@ -72,9 +82,12 @@ class PipelineRig {
     int32_t rows = 0;
     BlockLists tables;                             // [groups]
     size_t shared = 0;                             // blocks of each that are another sequence's
-    SlotId state = kNoSlot, next_state = kNoSlot;  // what its next rows read and write
+    SlotId state = kNoSlot, next_state = kNoSlot;  // what its next rows read and write, behind those that are known
+    std::vector<SlotId> guesses;                   // the states behind guessed rows
   };
   SlotId TakeSlot();
+  void GiveSlot(SlotId slot);
+  void AddSlice(SequenceSlice slice);
 
   const std::shared_ptr<const ModelDescription> model_;
   const int32_t block_tokens_;

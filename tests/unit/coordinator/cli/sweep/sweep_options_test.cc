@@ -321,6 +321,7 @@ TEST_F(SweepKeyTest, EveryOptionOfASimulationGivesAnotherKeyOrHasAReason) {
       {"--output", {"9", "uniform:4:8"}},
       {"--slo-ttft", {"1s", "2s"}},
       {"--seed", {"1", "2"}},
+      {"--acceptance", {"0.5", "0.75"}},
       {"--coordinator-us", {"100", "200"}},
       {"--wake-us", {"100", "200"}},
       {"--front-us", {"100", "200"}},

@@ -87,6 +87,14 @@ TEST(BatchLine, TakesConversations) {
   EXPECT_EQ(body["choices"][0]["message"]["content"], "Y");
 }
 
+TEST(BatchLine, TakesAPrediction) {
+  const GenerationRequest request = LineRequest(
+      R"({"custom_id":"a","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"Hi"}],)"
+      R"("prediction":{"type":"content","content":"Yes"}}})");
+  ASSERT_NE(request.prediction, nullptr);
+  EXPECT_EQ(*request.prediction, Bytes("Yes"));
+}
+
 TEST(BatchLine, SaysWhatIsNoJson) {
   const struct {
     const char* text;

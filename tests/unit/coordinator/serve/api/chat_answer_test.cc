@@ -19,7 +19,8 @@ constexpr char kBody[] =
     R"("choices":[{"index":0,"finish_reason":"stop","logprobs":null,)"
     R"("message":{"role":"assistant","content":"Yes","refusal":null}}],)"
     R"("usage":{"prompt_tokens":21,"completion_tokens":4,"total_tokens":25,)"
-    R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}})";
+    R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,)"
+    R"("accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}})";
 
 using ChatAnswer = ToyServiceTest;
 
@@ -44,8 +45,8 @@ TEST_F(ChatAnswer, IsAStreamOfChunksInTheOrderThatClientsKnow) {
                 head + R"({"index":0,"delta":{"content":"o"},"logprobs":null,"finish_reason":null})" + tail + head +
                 R"({"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop"})" + tail + head +
                 R"(],"usage":{"prompt_tokens":21,"completion_tokens":3,"total_tokens":24,)" +
-                R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}})" +
-                "\n\ndata: [DONE]\n\n");
+                R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,)" +
+                R"("accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}})" + "\n\ndata: [DONE]\n\n");
 }
 
 TEST_F(ChatAnswer, HasNoUsageInAStreamThatDoesNotAskForIt) {

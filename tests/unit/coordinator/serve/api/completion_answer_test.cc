@@ -19,7 +19,8 @@ TEST_F(CompletionAnswer, IsTheBodyThatClientsKnow) {
       R"({"id":"cmpl-id7","object":"text_completion","created":1700000000,"model":"toy","system_fingerprint":"sc-1",)"
       R"("choices":[{"index":0,"text":" you","finish_reason":"length","logprobs":null}],)"
       R"("usage":{"prompt_tokens":2,"completion_tokens":4,"total_tokens":6,)"
-      R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}})");
+      R"("prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,)"
+      R"("accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}})");
 }
 
 TEST_F(CompletionAnswer, IsAStreamOfTheSameObjects) {

@@ -90,6 +90,15 @@ SessionStatus SampleStatus() {
   status.engine.set_states_cached(2);
   status.engine.set_states_free(7);
   status.statistics.set_prefix_stateless_tokens(32);
+  status.statistics.set_guesses(16);
+  status.statistics.set_guesses_right(9);
+  status.statistics.set_void_s(0.75);
+  for (const bool suffix : {false, true}) {
+    pb::GuesserStatistics* guesser = status.statistics.add_guessers();
+    guesser->set_name(suffix ? "suffix" : "prediction");
+    guesser->set_tried(suffix ? 10 : 4);
+    guesser->set_right(suffix ? 6 : 3);
+  }
   return status;
 }
 
@@ -254,6 +263,9 @@ TEST_F(ServiceMetricsTest, HaveTheNamesOfVllmWhereTheyAreWanted) {
   EXPECT_THAT(text, HasSubstr("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running" + labels + "} 4\n"));
   EXPECT_THAT(text, HasSubstr("vllm:num_requests_waiting" + labels + "} 3\n"));
   EXPECT_THAT(text, HasSubstr("vllm:kv_cache_usage_perc" + labels + "} 0.3\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:spec_decode_num_drafts_total" + labels + "} 16\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:spec_decode_num_draft_tokens_total" + labels + "} 16\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:spec_decode_num_accepted_tokens_total" + labels + "} 9\n"));
   EXPECT_THAT(text, HasSubstr("vllm:request_success_total" + labels + ",finished_reason=\"stop\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("vllm:request_success_total" + labels + ",finished_reason=\"abort\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_bucket" + labels + ",le=\"+Inf\"} 2\n"));

@@ -73,6 +73,32 @@ TEST(Serving, AnswersWholeAndAsAStreamWithTheSameText) {
   EXPECT_EQ(chat.data.back(), "[DONE]");
 }
 
+TEST(Serving, APredictionReachesTheEngineAndUsageSaysWhatBecameOfIt) {
+  ScriptedServiceOptions options;
+  options.engine.script = [](const pb::SubmitRequest& submit) {  // says what was predicted
+    testing::ScriptedAnswer answer;
+    answer.tokens.assign(submit.prediction().begin(), submit.prediction().end());
+    answer.cost.set_predicted_right(submit.prediction_size());
+    answer.cost.set_predicted_wrong(2);
+    return answer;
+  };
+  ScriptedService service(std::move(options));
+  const std::string asked = R"(,"n":2,"prediction":{"type":"content","content":" one two three"})";
+  const HttpReply whole = service.Post(kChat, Chat(asked));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(FindHeader(whole.headers, "x-stagecoach-ignored"), "");
+  const Json body = Json::parse(whole.body);
+  for (const Json& choice : body["choices"]) EXPECT_EQ(choice["message"]["content"], " one two three");
+  const size_t tokens = service.model().tokenizer->Encode(" one two three", false, false).size();
+  EXPECT_EQ(body["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], 2 * tokens);
+  EXPECT_EQ(body["usage"]["completion_tokens_details"]["rejected_prediction_tokens"], 4);
+  const Stream stream =
+      service.ReadStream(kChat, Chat(asked + R"(,"stream":true,"stream_options":{"include_usage":true})"));
+  ASSERT_GE(stream.data.size(), 2u) << stream.body;
+  EXPECT_EQ(Json::parse(*(stream.data.end() - 2))["usage"], body["usage"]);
+  ExpectError(service.Post(kChat, Chat(R"(,"prediction":{"type":"suffix","content":"x"})")), 400, "invalid_value");
+}
+
 TEST(Serving, SkipsToolsThatOnlyOthersHaveAndCountsThem) {
   ScriptedService service;
   const HttpReply reply = service.Post(kChat, Chat(R"(,"tools":[{"type":"web_search"},{"type":"mcp","x":1}])"));

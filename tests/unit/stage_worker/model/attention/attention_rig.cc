@@ -50,12 +50,14 @@ MicroBatch BatchOf(const std::vector<CachedSlice>& slices, bool rows) {
   for (size_t i = 0; i < slices.size(); ++i) {
     SequenceSlice slice{
         .sequence = i + 1, .start = rows ? slices[i].start : 0, .count = rows ? slices[i].rows : slices[i].start};
-    if (!rows) {
-      batch.open.push_back({.sequence = slice.sequence, .prompt = {1}});
-      const int32_t blocks = (slices[i].start + slices[i].rows + kRigBlockTokens - 1) / kRigBlockTokens;
-      slice.new_blocks.resize(1);
-      for (int32_t b = 0; b < blocks; ++b) slice.new_blocks[0].push_back((next_block++ * 37 + 5) % kRigBlocks);
+    if (!rows) batch.open.push_back({.sequence = slice.sequence, .prompt = {1}});
+    const auto blocks_of = [](int32_t count) { return (count + kRigBlockTokens - 1) / kRigBlockTokens; };
+    const int32_t cached = blocks_of(slices[i].start), all = blocks_of(slices[i].start + slices[i].rows);
+    slice.new_blocks.resize(1);
+    for (int32_t b = rows ? cached : 0; b < (rows ? all : cached); ++b) {
+      slice.new_blocks[0].push_back(((next_block + b) * 37 + 5) % kRigBlocks);
     }
+    next_block += all;
     batch.slices.push_back(slice);
   }
   return batch;

@@ -1,116 +1,18 @@
-// How decoding sequences are cut into groups, and how the groups keep their sizes.
+// How many groups decoding sequences go round in.
 
-#include "coordinator/schedule/group_planner.h"
+#include "coordinator/schedule/groups/group_planner.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <queue>
 
-#include "common/base/counter_rng.h"
-#include "coordinator/schedule/scheduler.h"
+#include "gtest/gtest.h"
 #include "tests/testing/matchers.h"
-#include "tests/unit/coordinator/schedule/scheduler_machine.h"
+#include "tests/unit/coordinator/schedule/groups/made_up_pipeline.h"
 
 namespace stagecoach {
 namespace {
-
-struct MadeUpStage {
-  double fixed_us, row_us;
-  int host;
-  bool roofline = false;  // reading and rows go on at once: a step takes what takes longer, not both
-};
-
-// A pipeline that costs time. Groups go round in it as an engine would send them: each stage works on one at a time, a
-// hop takes `hop_us`, and a stage is slowed down by those that compute on its host meanwhile, by `contention` of its
-// fixed part for each. That part is what one row reads, and more rows as `reads` says. Whatever the planner assumes
-// beyond that is put to the test.
-class MadeUpPipeline {
- public:
-  MadeUpPipeline(std::vector<MadeUpStage> stages, double hop_us, double contention = 0, double noise = 0,
-                 ReadCurve reads = {})
-      : stages_(std::move(stages)),
-        reads_(reads),
-        hop_us_(hop_us),
-        contention_(contention),
-        noise_(noise),
-        free_us_(stages_.size()),
-        busy_(stages_.size(), {0.0, 0.0}) {}
-
-  std::vector<int> hosts() const {
-    std::vector<int> hosts;
-    for (const MadeUpStage& stage : stages_) hosts.push_back(stage.host);
-    return hosts;
-  }
-  double now_us() const { return now_us_; }
-  void SlowDown(double factor) { factor_ = factor; }
-
-  struct InFlight {
-    int64_t rows;
-    int32_t in_flight;
-    double submit_us, result_us;
-    std::vector<StageTimes> times;
-  };
-
-  // Sends a group of so many rows in.
-  void Submit(int64_t rows) {
-    InFlight flight{rows, static_cast<int32_t>(in_flight_.size() + 1), now_us_, 0, {}};
-    double at = now_us_ + hop_us_;
-    for (size_t s = 0; s < stages_.size(); ++s) {
-      const double begin = std::max(at, free_us_[s]);
-      const double end = begin + StepUs(s, rows, begin);
-      flight.times.push_back({.stage = static_cast<int32_t>(s),
-                              .received_us = static_cast<int64_t>(at),
-                              .start_us = static_cast<int64_t>(begin),
-                              .end_us = static_cast<int64_t>(end)});
-      free_us_[s] = end;
-      busy_[s] = {begin, end};
-      at = end + hop_us_;
-    }
-    flight.result_us = at;
-    in_flight_.push(std::move(flight));
-  }
-
-  // Waits for the oldest.
-  InFlight Return() {
-    InFlight flight = std::move(in_flight_.front());
-    flight.in_flight = std::max(flight.in_flight, static_cast<int32_t>(in_flight_.size()));
-    in_flight_.pop();
-    now_us_ = std::max(now_us_, flight.result_us);
-    return flight;
-  }
-  size_t in_flight() const { return in_flight_.size(); }
-
- private:
-  // Others of the host are looked at when it begins: what they do then, they do for about as long.
-  double StepUs(size_t s, int64_t rows, double begin) {
-    double beside = 0;
-    for (size_t other = 0; other < stages_.size(); ++other) {
-      if (other == s || stages_[other].host != stages_[s].host) continue;
-      if (busy_[other].second > begin + 1) beside += 1;
-    }
-    // A stage that is earlier in the pipeline has begun with the next group by then, when there is one.
-    for (size_t other = 0; other < s; ++other) {
-      if (stages_[other].host == stages_[s].host && busy_[other].second <= begin + 1 && in_flight_.size() > 1)
-        beside += 1;
-    }
-    const double jitter = 1 + noise_ * (UniformAt(7, draws_++) - 0.5);
-    const double reading = stages_[s].fixed_us * reads_.Of(static_cast<double>(rows)) * (1 + contention_ * beside);
-    const double computing = stages_[s].row_us * static_cast<double>(rows);
-    return factor_ * jitter * (stages_[s].roofline ? std::max(reading, computing) : reading + computing);
-  }
-
-  const std::vector<MadeUpStage> stages_;
-  const ReadCurve reads_;
-  const double hop_us_, contention_, noise_;
-  std::vector<double> free_us_;
-  std::vector<std::pair<double, double>> busy_;  // [stages] the last step
-  double now_us_ = 1000;
-  double factor_ = 1;
-  uint64_t draws_ = 0;
-  std::queue<InFlight> in_flight_;
-};
 
 // Decodes `rounds` tokens of each of n sequences, in groups as the planner says, or always as many as `fixed`.
 // Microseconds a round.
@@ -444,138 +346,6 @@ TEST(GroupPlanner, MixedMicroBatchesAndPipelinesWithoutTimesTeachNothing) {
   for (int i = 0; i < 200; ++i) planner.Confirmed({4, 0, 2, 1010, {}});
   EXPECT_FALSE(planner.RoundUs(8, 2).has_value());
   EXPECT_EQ(planner.Groups(8), 2);
-}
-
-struct DecodeGroups : ::testing::Test {
-  static SchedulerOptions Options() {
-    return {{.max_num_seqs = 64,
-             .policy = Policy::kInterleaved,
-             .max_num_batched_tokens = 512,
-             .prefill_chunk = 64,
-             .block_tokens = 16,
-             .prefix_caching = false},
-            {.group_blocks = {1024}, .context = 1024, .micro_batches = 4, .max_open_tokens = 65536}};
-  }
-
-  // Adds sequences and computes their prompts, until all decode and nothing is in flight.
-  void Decode(int sequences) {
-    for (int i = 0; i < sequences; ++i) {
-      machine_.Add({.id = next_id_++, .prompt = {1, 2, 3}, .max_new_tokens = 400});
-    }
-    while (scheduler_.decoding() < static_cast<int64_t>(next_id_) - 1) {
-      Fill();
-      machine_.Confirm();
-    }
-    while (!machine_.results.empty()) machine_.Confirm();
-  }
-
-  // Takes all there is; the sizes of what was taken.
-  std::vector<int> Fill() {
-    std::vector<int> sizes;
-    while (const std::optional<MicroBatch> batch = machine_.TrySubmit()) sizes.push_back(batch->rows());
-    return sizes;
-  }
-  // Every group that is under way comes back once, and goes out again.
-  void Rounds(int rounds) {
-    for (int round = 0; round < rounds; ++round) {
-      for (size_t left = machine_.results.size(); left > 0; --left) {
-        machine_.Confirm();
-        Fill();
-      }
-    }
-  }
-  // Of what is in flight.
-  std::vector<int> Sizes() const {
-    std::vector<int> sizes;
-    for (const MicroBatch& batch : machine_.batches) sizes.push_back(batch.rows());
-    return sizes;
-  }
-
-  explicit DecodeGroups(const SchedulerOptions& options = Options()) : machine_(options) {}
-  Machine machine_;
-  Scheduler& scheduler_ = machine_.scheduler;
-  SequenceId next_id_ = 1;
-};
-
-class MoreDecodeGroups : public DecodeGroups {
- protected:
-  static SchedulerOptions MoreGroups() {
-    SchedulerOptions options = Options();
-    options.micro_batches = 2;
-    options.most_groups = 3;
-    return options;
-  }
-  MoreDecodeGroups() : DecodeGroups(MoreGroups()) {}
-};
-
-TEST_F(DecodeGroups, AreOfEqualSizeOrOneApart) {
-  Decode(11);
-  EXPECT_THAT(Fill(), ElementsAre(3, 3, 3, 2));
-  Rounds(5);
-  EXPECT_THAT(Sizes(), UnorderedElementsAre(3, 3, 3, 2));
-}
-
-TEST_F(DecodeGroups, FewerThanMicroBatchesLeaveTheRestOfThemForPrompts) {
-  Decode(8);
-  scheduler_.SetDecodeGroups(2);
-  EXPECT_THAT(Fill(), ElementsAre(4, 4));
-  EXPECT_THAT(Fill(), IsEmpty());
-  machine_.Add({.id = 100, .prompt = std::vector<TokenId>(50, 1), .max_new_tokens = 4});
-  EXPECT_THAT(Fill(), ElementsAre(50));
-}
-
-TEST_F(MoreDecodeGroups, ThanMicroBatchesHaveAsManyInFlightWhileThereAreSoMany) {
-  EXPECT_EQ(scheduler_.decode_groups(), 2);
-  for (SequenceId id = 1; id <= 6; ++id) {
-    machine_.Add({.id = id, .prompt = std::vector<TokenId>(64, 1), .max_new_tokens = 400});
-  }
-  Fill();
-  while (scheduler_.decoding() < 6) Rounds(1);
-  Rounds(3);
-  EXPECT_EQ(machine_.results.size(), 2u);
-  scheduler_.SetDecodeGroups(3);
-  Rounds(3);
-  EXPECT_EQ(machine_.results.size(), 3u);
-  for (const StepResult& result : machine_.results) EXPECT_EQ(result.sampled.size(), 2u);
-  scheduler_.SetDecodeGroups(2);  // with three in flight
-  Rounds(3);
-  EXPECT_EQ(machine_.results.size(), 2u);
-}
-
-TEST_F(DecodeGroups, AreCutAnewAsTheyComeBackWhenTheirNumberChanges) {
-  Decode(8);
-  Fill();
-  EXPECT_THAT(Sizes(), ElementsAre(2, 2, 2, 2));
-  scheduler_.SetDecodeGroups(1);
-  // What comes back waits until all have, for there must be one group only.
-  machine_.Confirm();
-  EXPECT_THAT(Fill(), IsEmpty());
-  machine_.Confirm();
-  machine_.Confirm();
-  EXPECT_THAT(Fill(), IsEmpty());
-  machine_.Confirm();
-  EXPECT_THAT(Fill(), ElementsAre(8));
-  scheduler_.SetDecodeGroups(4);
-  machine_.Confirm();
-  EXPECT_THAT(Fill(), ElementsAre(2, 2, 2, 2));
-}
-
-TEST_F(DecodeGroups, MergeFragmentsWhenTheyDrift) {
-  Decode(7);
-  scheduler_.SetDecodeGroups(2);
-  Fill();
-  EXPECT_THAT(Sizes(), ElementsAre(4, 3));
-  // Sequences that end leave groups uneven, until these come back.
-  ASSERT_TRUE(scheduler_.Cancel(1).ok());
-  ASSERT_TRUE(scheduler_.Cancel(2).ok());
-  ASSERT_TRUE(scheduler_.Cancel(3).ok());
-  Rounds(3);
-  EXPECT_THAT(Sizes(), UnorderedElementsAre(2, 2));
-  machine_.Confirm();
-  machine_.Confirm();
-  scheduler_.SetDecodeGroups(3);
-  Fill();
-  EXPECT_THAT(Sizes(), UnorderedElementsAre(2, 1, 1));
 }
 
 }  // namespace

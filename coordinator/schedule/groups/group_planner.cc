@@ -1,4 +1,4 @@
-#include "coordinator/schedule/group_planner.h"
+#include "coordinator/schedule/groups/group_planner.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,8 +16,13 @@ int64_t Gap(int32_t now) { return std::max(GroupPlanner::kTrialGap, GroupPlanner
 
 }  // namespace
 
-GroupPlanner::GroupPlanner(const std::vector<int>& host_of_stage, int32_t most_groups, ReadCurve reads)
-    : most_groups_(most_groups), costs_(host_of_stage, reads), groups_(std::min(most_groups, costs_.stages())) {
+GroupPlanner::GroupPlanner(const std::vector<int>& host_of_stage, int32_t most_groups, ReadCurve reads,
+                           const Options& options)
+    : most_groups_(most_groups),
+      options_(options),
+      costs_(host_of_stage, reads, options.idle_us),
+      guesses_(&costs_, options.guess_rows, most_groups),
+      groups_(std::min(most_groups, costs_.stages())) {
   CHECK_GE(most_groups, 1);
 }
 
@@ -49,6 +54,43 @@ int32_t GroupPlanner::Groups(int64_t decoding) {
     Plan(decoding);
   }
   return trial_.has_value() ? trial_->groups : std::min(groups_, most);
+}
+
+// What a sequence gains is reckoned from what it has without guesses, and from the best number of groups, if there is
+// more than one to choose from: no other is found while sequences guess. Where fewer than `groups` are in flight, as
+// sequences come and go, as many results of any number do; stages of one host need their own.
+bool GroupPlanner::MayGuess(int64_t decoding, int32_t groups) {
+  if (groups != steady_groups_) {
+    steady_groups_ = groups;
+    steady_since_ = learned_;
+  }
+  if (options_.guess_rows < 2 || trial_.has_value()) return false;
+  const bool lone = options_.groups > 0 || Most(decoding) == 1;
+  const int64_t needed = lone ? kGuessNeeded : GroupCosts::kNeeded;
+  if (costs_.results(groups) >= needed) return true;
+  return !costs_.shares_hosts() && learned_ >= (lone ? 0 : steady_since_) + needed;
+}
+
+GroupChoice GroupPlanner::Choose(int64_t decoding, const GuessShares& shares, double guess_us) {
+  decoding = std::max<int64_t>(decoding, 1);
+  const bool pinned = options_.groups > 0;
+  const int32_t groups = pinned ? std::min(options_.groups, Most(decoding)) : Groups(decoding);
+  if (!MayGuess(decoding, groups)) {
+    guesses_.Stop();
+    chosen_for_ = 0;
+    return {.groups = pinned ? options_.groups : groups};
+  }
+  const bool other = groups != chosen_beside_ || 8 * std::abs(decoding - chosen_for_) > chosen_for_;
+  const bool due =
+      guesses_.OnTrial() ? guesses_.TrialOver(results_) : results_ >= chosen_ + std::max<int64_t>(kRefit, groups);
+  if (!other && !due) return choice_;
+  costs_.Refit();
+  choice_ = guesses_.Choose({decoding, shares, guess_us, groups, pinned}, results_);
+  if (pinned && choice_.guess_places == 0) choice_.groups = options_.groups;
+  chosen_ = results_;
+  chosen_for_ = decoding;
+  chosen_beside_ = groups;
+  return choice_;
 }
 
 void GroupPlanner::Plan(int64_t decoding) {

@@ -1,4 +1,4 @@
-#include "coordinator/schedule/group_costs.h"
+#include "coordinator/schedule/groups/group_costs.h"
 
 #include <algorithm>
 #include <array>
@@ -33,9 +33,11 @@ int64_t CappedByRoundTrip(int64_t us, const GroupCosts::Result& result) {
 
 }  // namespace
 
-GroupCosts::GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads)
+GroupCosts::GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads, double idle_us)
     : host_stages_(StagesOfHost(host_of_stage)),
       reads_(reads),
+      idle_us_(idle_us),
+      latest_(host_of_stage.size()),
       costs_(host_of_stage.size()),
       free_us_(host_of_stage.size()) {
   CHECK(!host_of_stage.empty());
@@ -50,7 +52,7 @@ void GroupCosts::Seen::Scale(double part) {
 
 bool GroupCosts::Confirmed(const Result& result) {
   CHECK_EQ(result.times.size(), host_stages_.size());
-  const bool teaches = result.prefill_rows == 0 && result.decode_rows > 0;
+  const bool teaches = result.prefill_rows == 0 && result.decode_rows > 0 && result.void_rows == 0;
   if (teaches) {
     LearnOutside(result);
     Learn(result);
@@ -60,28 +62,33 @@ bool GroupCosts::Confirmed(const Result& result) {
 }
 
 void GroupCosts::Learn(const Result& result) {
-  static const double keep = std::exp2(-1.0 / kMemory);
   Seen& seen = seen_.try_emplace(std::max(result.in_flight, 1), host_stages_.size()).first->second;
+  for (Seen* sums : {&seen, &latest_}) Learn(result, sums);
+  beside_ += result.in_flight > 1 ? 1 : 0;
+  fitted_ = false;
+}
+
+void GroupCosts::Learn(const Result& result, Seen* seen) {
+  static const double keep = std::exp2(-1.0 / kMemory);
   const auto rows = static_cast<double>(result.decode_rows);
   const double reads = reads_.Of(rows);
-  seen.Scale(keep);
-  ++seen.results;
-  seen.weight += 1;
-  seen.rows += rows;
-  seen.rows_squared += rows * rows;
-  seen.reads += reads;
-  seen.reads_squared += reads * reads;
-  seen.reads_rows += reads * rows;
+  seen->Scale(keep);
+  ++seen->results;
+  seen->weight += 1;
+  seen->rows += rows;
+  seen->rows_squared += rows * rows;
+  seen->reads += reads;
+  seen->reads_squared += reads * reads;
+  seen->reads_rows += reads * rows;
   for (size_t stage = 0; stage < host_stages_.size(); ++stage) {
     const StageTimes& times = result.times[stage];
     const auto time_us = static_cast<double>(CappedByRoundTrip(times.end_us - times.start_us, result));
-    seen.time_us[stage] += time_us;
-    seen.reads_time_us[stage] += reads * time_us;
-    seen.rows_time_us[stage] += rows * time_us;
-    seen.time_squared[stage] += time_us * time_us;
+    seen->time_us[stage] += time_us;
+    seen->reads_time_us[stage] += reads * time_us;
+    seen->rows_time_us[stage] += rows * time_us;
+    seen->time_squared[stage] += time_us * time_us;
   }
   visits_ += host_stages_.size();
-  fitted_ = false;
 }
 
 // What its micro-batch took beyond computing and waiting for a stage that computed another.
@@ -149,23 +156,50 @@ void GroupCosts::Refit() {
   }
 }
 
-double GroupCosts::RoundUs(int64_t decoding, int32_t groups) const {
-  const auto rows = static_cast<double>(decoding), largest = std::ceil(rows / groups);
+template <typename Reading>
+double GroupCosts::RoundOf(int64_t decoding, int32_t groups, double largest, const Reading& reading) const {
+  const auto rows = static_cast<double>(decoding);
   const double reads = reads_.Of(rows / groups), reads_of_largest = reads_.Of(largest);
-  const auto seen = seen_.find(groups);
   double slowest = 0, way = outside_us_.value_or(0);
   for (size_t stage = 0; stage < costs_.size(); ++stage) {
-    const Cost& cost = costs_[stage];
-    double reading = cost.a + cost.g * Overlap(stage, groups);
-    if (seen != seen_.end()) {
-      const Seen& of = seen->second;
-      reading = std::max(0.0, (of.time_us[stage] - cost.b * of.rows) / of.reads);
-    }
-    slowest = std::max(slowest, groups * reading * reads + cost.b * rows);
-    way += reading * reads_of_largest + cost.b * largest;
+    const double b = costs_[stage].b, reading_us = reading(stage);
+    slowest = std::max(slowest, groups * reading_us * reads + b * rows);
+    way += reading_us * reads_of_largest + b * largest;
   }
   visits_ += costs_.size();
   return std::max(slowest, way);
+}
+
+double GroupCosts::OwnReading(const Seen& seen, size_t stage) const {
+  return std::max(0.0, (seen.time_us[stage] - costs_[stage].b * seen.rows) / seen.reads);
+}
+
+double GroupCosts::RoundUs(int64_t decoding, int32_t groups) const {
+  const auto seen = seen_.find(groups);
+  const double largest = std::ceil(static_cast<double>(decoding) / groups);
+  return RoundOf(decoding, groups, largest, [&](size_t stage) {
+    if (seen != seen_.end()) return OwnReading(seen->second, stage);
+    return costs_[stage].a + costs_[stage].g * Overlap(stage, groups);
+  });
+}
+
+double GroupCosts::LoopUs(int64_t rows, int32_t in_flight, int64_t largest, Beside beside) const {
+  return RoundOf(rows, in_flight, static_cast<double>(largest),
+                 [&](size_t stage) { return LoopReading(stage, in_flight, beside); });
+}
+
+double GroupCosts::LoopReading(size_t stage, int32_t in_flight, Beside beside) const {
+  if (host_stages_[stage] == 1 && latest_.results > 0) return OwnReading(latest_, stage);
+  const Cost& cost = costs_[stage];
+  if (beside == Beside::kAlone) return cost.a;
+  const auto seen = seen_.find(in_flight);
+  if (seen != seen_.end() && seen->second.results >= kOwnNeeded) return OwnReading(seen->second, stage);
+  const double turns = beside_ < kNeeded ? std::max(0.0, cost.a - idle_us_) : 0;
+  return cost.a + std::max(cost.g, turns) * Overlap(stage, in_flight);
+}
+
+bool GroupCosts::shares_hosts() const {
+  return std::any_of(host_stages_.begin(), host_stages_.end(), [](int stages) { return stages > 1; });
 }
 
 double GroupCosts::LeastRoundUs(int64_t decoding, int32_t groups, int32_t now, bool own) const {

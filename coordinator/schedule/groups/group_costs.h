@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_COORDINATOR_SCHEDULE_GROUP_COSTS_H_
-#define STAGECOACH_COORDINATOR_SCHEDULE_GROUP_COSTS_H_
+#ifndef STAGECOACH_COORDINATOR_SCHEDULE_GROUPS_GROUP_COSTS_H_
+#define STAGECOACH_COORDINATOR_SCHEDULE_GROUPS_GROUP_COSTS_H_
 
 // Predicts a decode round, the time between two tokens of a sequence, for a number of groups. Learns from the times of
 // results. Pure and deterministic; not thread-safe.
@@ -26,6 +26,12 @@
 //          Regression Analysis, chapter 1) and less what w may add; 0 where all results had the same rows. It also
 //          holds for more rows: reading hides the work of the first rows, so rows never get cheaper
 //   K = G  t_K is two standard errors lower. Both errors assume a noise of at least kLeastNoise.
+//
+// With guesses (guess_planner.h) as many micro-batches are in flight as guessed rows need, which none before were, and
+// results with as few as there are groups become old. LoopUs is T for that:
+//   stage alone on its host       a and b of the latest results, whatever was in flight: its g has no part
+//   stage that shares its host    its own mean of so many in flight, however few results; else a + g * o(m)
+//   before g is known             its stages take turns: g is a, but for the part of it that uses no core
 
 #include <cstddef>
 #include <cstdint>
@@ -44,17 +50,21 @@ class GroupCosts {
   static constexpr int kMemory = 64;           // results with as many in flight in which half is forgotten
   static constexpr double kLeastNoise = 0.05;  // of a time
   static constexpr int64_t kNeeded = 16;       // results from which a number of micro-batches in flight is known
+  static constexpr int64_t kOwnNeeded = 2;     // results from which LoopUs takes a number's own mean
 
-  // host_of_stage: equal numbers for stages that share a host; at least one. `reads`: of all stages.
-  explicit GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads = {});
+  // host_of_stage: equal numbers for stages that share a host; at least one. `reads`: of all stages. `idle_us`: of each
+  // step, known to use no core.
+  explicit GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads = {}, double idle_us = 0);
 
   struct Result {
-    int64_t decode_rows = 0, prefill_rows = 0;
+    int64_t decode_rows = 0, prefill_rows = 0;  // guessed rows are decode rows
     int32_t in_flight = 0;      // micro-batches, itself included: at its submit or its return, the larger number
     int64_t round_trip_us = 0;  // from submit to result, by the coordinator's clock; caps the stages' times
     absl::Span<const StageTimes> times;  // [stages]
+    int64_t void_rows = 0;               // of decode_rows
   };
-  // Results in order. Returns whether it was learned from: those with prompt rows are not.
+  // Results in order. Returns whether it was learned from: those with prompt rows are not, nor those with void rows,
+  // which skip the output head.
   bool Confirmed(const Result& result);
 
   int64_t results(int32_t in_flight) const;  // that were learned from
@@ -63,12 +73,17 @@ class GroupCosts {
   // Updates the fit that RoundUs uses.
   void Refit();
   double RoundUs(int64_t decoding, int32_t groups) const;  // T
+  // T of so many rows in so many micro-batches in flight, as above, the largest of `largest` rows. kAlone: as if stages
+  // that share a host never slowed each other down.
+  enum class Beside { kKnown, kAlone };
+  double LoopUs(int64_t rows, int32_t in_flight, int64_t largest, Beside beside = Beside::kKnown) const;
 
   // Lower bound of T from results with `now` micro-batches in flight and with the next smaller and larger numbers that
   // are known, at most `decoding`; `own`: also from results with `groups` themselves, however few.
   double LeastRoundUs(int64_t decoding, int32_t groups, int32_t now, bool own) const;
 
   int stages() const { return static_cast<int>(host_stages_.size()); }
+  bool shares_hosts() const;                   // whether any two stages do
   uint64_t visits() const { return visits_; }  // of a stage's figures, by all of the above
 
  private:
@@ -88,14 +103,23 @@ class GroupCosts {
   using SeenOf = std::map<int32_t, Seen>;
 
   void Learn(const Result& result);
+  void Learn(const Result& result, Seen* seen);
   void LearnOutside(const Result& result);
+  // T, whose stages take Reading(stage) to read what one row needs.
+  template <typename Reading>
+  double RoundOf(int64_t rows, int32_t in_flight, double largest, const Reading& reading) const;
+  double OwnReading(const Seen& seen, size_t stage) const;  // a + g * o(m), as `seen` was
+  double LoopReading(size_t stage, int32_t in_flight, Beside beside) const;
   double Overlap(size_t stage, int32_t in_flight) const { return (host_stages_[stage] - 1) * Share(in_flight); }
   double Share(int32_t in_flight) const;  // of the other stages: those that compute meanwhile
   double LeastRoundBy(const SeenOf::value_type& known, int64_t decoding, int32_t groups) const;
 
   const std::vector<int> host_stages_;  // by stage: stages of its host
   const ReadCurve reads_;
+  const double idle_us_;
   SeenOf seen_;                       // by micro-batches in flight
+  Seen latest_;                       // whatever was in flight
+  int64_t beside_ = 0;                // results with several in flight
   std::vector<Cost> costs_;           // by stage; of the last Refit
   std::vector<int64_t> free_us_;      // by stage, its clock: the end of what it computed last
   std::optional<double> outside_us_;  // h
@@ -105,4 +129,4 @@ class GroupCosts {
 
 }  // namespace stagecoach
 
-#endif  // STAGECOACH_COORDINATOR_SCHEDULE_GROUP_COSTS_H_
+#endif  // STAGECOACH_COORDINATOR_SCHEDULE_GROUPS_GROUP_COSTS_H_

@@ -1,0 +1,52 @@
+// Guesses in runs of the real programs, counted.
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/e2e/support/programs.h"
+#include "tests/testing/models/model_parts.h"
+#include "tests/testing/models/reciting_model.h"
+
+namespace stagecoach::testing {
+namespace {
+
+constexpr int kWords = 200;
+
+// A request that quotes a text: the model writes all of its prompt once more, and then ends.
+class Quoting : public ::testing::Test {
+ protected:
+  Quoting() {
+    std::vector<std::string> words;
+    for (int i = 0; i < kWords; ++i) words.push_back(absl::StrCat("word ", i, "; "));
+    text_ = absl::StrJoin(words, "");
+    model_ = WriteModel(directory_.File("quoting.gguf"), RecitingModel(words, /*layers=*/4));
+  }
+  Json Quote(const Words& more) const {
+    return CoordinatorJson(Joined({"generate", "-m", model_, "--raw", "-p", text_ + "\n", "-n",
+                                   absl::StrCat(2 * kWords), "--logprobs", "2", "--output", "json"},
+                                  more));
+  }
+
+  const TempDir directory_;
+  std::string text_, model_;
+};
+
+TEST_F(Quoting, OverFourStagesHasMostTokensWithoutAStepOfTheirOwn) {
+  const Json plain = Quote({"--pp", "4"});
+  EXPECT_EQ(plain["text"], text_);
+  EXPECT_FALSE(plain["timings"].contains("guesses")) << "nobody asked for any";
+  const std::string steps = directory_.File("steps.jsonl");
+  const Json guessed = Quote({"--pp", "4", "--speculate", "suffix", "--stage-delay-us", "4000", "--step-log", steps});
+  for (const char* same : {"text", "tokens", "logprobs", "finish_reason"})
+    EXPECT_EQ(guessed[same], plain[same]) << same;
+  // Its first tokens teach how long a step takes. From the second word on the prompt says every next one.
+  const Json& timings = guessed["timings"];
+  EXPECT_GE(timings["guesses_right"].get<int>(), kWords * 85 / 100) << timings;
+  EXPECT_EQ(timings["decode_rows"].get<int>() + timings["guesses_right"].get<int>(), kWords);
+  EXPECT_LE(timings["guesses_void"].get<int>(), 4 * 4) << timings;
+  // Every micro-batch comes out of a replay as it was.
+  const Json replay = CoordinatorJson({"simulate", "--replay", steps, "--json"});
+  EXPECT_EQ(replay["replayed"][0]["tokens"], kWords + 1) << replay;
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
