@@ -47,6 +47,7 @@ class GrammarMatcher {
   bool accepting() const;
   // An end token was appended that is no part of the grammar. Only such can follow.
   bool ended() const { return ended_; }
+  int64_t steps() const { return steps_; }  // of all tokens so far, those that kMaxGrammarTextSteps bounds
 
   // For masks.
   const GrammarProgram& program() const { return program_; }

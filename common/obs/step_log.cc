@@ -178,6 +178,7 @@ void VisitJob(Fields& fields, Job& job) {
   fields.Integers("group_windows", job.group_windows, kWholeNumber);
   fields.Optional("state_slots", job.state_slots, 0, kSmallNumber);
   fields.Optional("state_blocks", job.state_blocks, 0, kSmallNumber);
+  fields.Optional("guess_places", job.guess_places, 0, kSmallNumber);
   fields.Optional("most_guesses", job.most_guesses, 0, JobLimits::kMostGuesses.range);
 }
 

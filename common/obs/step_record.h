@@ -26,6 +26,7 @@ struct RecordedJob : BatchingSettings, BatchingRoom {
   int32_t stages = 0;
   double experts = 0, experts_chosen = 1;  // of the weights, of the experts: what steps read by their rows
   int32_t decode_groups = 0;               // at the beginning
+  int32_t guess_places = 0;                // the same, of Scheduler::SetGuessPlaces
   friend bool operator==(const RecordedJob&, const RecordedJob&) = default;
 };
 

@@ -123,8 +123,8 @@ struct SampledToken {
   std::vector<TokenLogprob> top;  // the K most probable, most probable first
   bool invalid_logits = false;  // the model gave a NaN, +infinity, or nothing above -infinity: the token means nothing
   bool grammar_exhausted = false;  // following the grammar took too many steps: the token means nothing
-  bool is_void =
-      false;  // of a guessed row whose guess proved wrong: it has a sequence and a position, token is kNoToken
+  // Of a guessed row whose guess proved wrong: it has a sequence and a position, token is kNoToken.
+  bool is_void = false;
   friend bool operator==(const SampledToken&, const SampledToken&) = default;
 };
 

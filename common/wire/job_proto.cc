@@ -175,6 +175,10 @@ pb::WireType ToProto(WireType type) { return Encoded<pb::WireType>(kWireTypes, t
 pb::InstructionSet ToProto(InstructionSet set) { return Encoded<pb::InstructionSet>(kInstructionSets, set); }
 pb::WeightSource ToProto(WeightSource source) { return Encoded<pb::WeightSource>(kWeightSources, source); }
 
+bool Speculates(const pb::ConfigureJob& job) {
+  return !job.speculate().empty() && job.speculate() != NameOf(kSpeculations, Speculate::kOff);
+}
+
 absl::StatusOr<KvType> FromProto(pb::KvType type) { return Decoded(kKvTypes, "kv_type", type); }
 absl::StatusOr<WireType> FromProto(pb::WireType type) { return Decoded(kWireTypes, "wire_type", type); }
 absl::StatusOr<InstructionSet> FromProto(pb::InstructionSet set) { return Decoded(kInstructionSets, "isa", set); }

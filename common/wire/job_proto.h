@@ -32,6 +32,9 @@ void SetJobSettings(const JobSettings& settings, pb::ConfigureJob* job);
 // Every setting within its range and its choices.
 absl::StatusOr<JobSettings> JobSettingsOf(const pb::ConfigureJob& job);
 
+// Whether the job asks for guesses, be they possible or not.
+bool Speculates(const pb::ConfigureJob& job);
+
 // Unchecked (CheckEmulatedLink).
 pb::EmulatedLink ToProto(const EmulatedLink& link);
 EmulatedLink FromProto(const pb::EmulatedLink& link);

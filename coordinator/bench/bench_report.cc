@@ -152,6 +152,7 @@ Json BenchRecordJson(const BenchRecord& record, bool with_samples) {
                {"type_k", record.type_kv},
                {"type_v", record.type_kv},
                {"emulated_link", record.emulated_link},
+               {"speculate", record.speculate},
                {"sampling", SamplingText(record.sampling)},
                {"n_prompt", record.test.prompt},
                {"n_gen", record.test.generated},

@@ -39,7 +39,8 @@ struct BenchRecord {
   int64_t n_threads = 0;  // of a stage
   int64_t n_stages = 0;
   std::string type_kv;
-  std::string emulated_link;  // that hops were delayed by, as EmulatedLinkText gives it; empty: none
+  std::string emulated_link;      // that hops were delayed by, as EmulatedLinkText gives it; empty: none
+  std::string speculate = "off";  // who guesses
   SamplingParams sampling;
   BenchTest test;
   std::string test_time;  // ISO 8601, UTC

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/counter_rng.h"
 #include "common/base/status_macros.h"
 #include "common/wire/job_proto.h"
 #include "coordinator/bench/bench_measure.h"
+#include "coordinator/guess/prediction_guesser.h"
+#include "coordinator/session/run_summary.h"
 
 namespace stagecoach {
 namespace {
@@ -25,16 +29,9 @@ constexpr int64_t kTwoReportsUs = 2'100'000;
 double SecondsOf(int64_t us) { return static_cast<double>(us) / 1e6; }
 double RateOf(int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 
-double ComputeOf(const pb::JobStatistics& statistics) {
-  double compute_s = 0;
-  for (const pb::StageSummary& stage : statistics.stages()) compute_s += stage.compute_s();
-  return compute_s;
-}
-
-// How long the ideal pipeline takes for the work so far, all stages together: the bubble's floor is what of that is not
-// computing.
-double IdealSpan(const pb::JobStatistics& statistics) {
-  return statistics.bubble_floor() < 1 ? ComputeOf(statistics) / (1 - statistics.bubble_floor()) : 0;
+// Rows that the stages have computed, once nothing is in flight: the known ones, and guesses that held.
+uint64_t RowsOf(const pb::JobStatistics& statistics) {
+  return statistics.prefill_rows() + statistics.decode_rows() + statistics.guesses() - statistics.guesses_void();
 }
 
 double ShareIdle(double compute_s, double span_s) {
@@ -134,18 +131,39 @@ SweepResult RequestMeter::Result() const {
   return result;
 }
 
+std::vector<TokenId> PredictionOf(const std::vector<TokenId>& answer, double acceptance, uint64_t seed, int64_t vocab) {
+  // Behind a wrong token there is no guess for so many more, until the output's end is found in the prediction again:
+  // of aligned places the share `wrong` costs 1 + kLeastMatch tokens each.
+  constexpr int64_t kLost = PredictionGuesser::kLeastMatch;
+  const double wrong = (1 - acceptance) / (1 + static_cast<double>(kLost) * acceptance);
+  std::vector<TokenId> prediction = answer;
+  for (int64_t place = 1; place < std::ssize(answer); ++place) {  // the first token is the prompt's
+    if (UniformAt(seed, static_cast<uint64_t>(place)) >= wrong) continue;
+    TokenId& token = prediction[static_cast<size_t>(place)];
+    token = static_cast<TokenId>((token + 1) % vocab);
+    place += kLost;
+  }
+  return prediction;
+}
+
 void TakeStatistics(const pb::JobStatistics& before, const pb::JobStatistics& after, int64_t blocks,
                     SweepResult* result, std::vector<SweepStage>* stages) {
   result->micro_batches = static_cast<int64_t>(after.micro_batches() - before.micro_batches());
   result->prefill_rows = static_cast<int64_t>(after.prefill_rows() - before.prefill_rows());
   result->decode_rows = static_cast<int64_t>(after.decode_rows() - before.decode_rows());
-  result->rows_per_pass =
-      RateOf(result->prefill_rows + result->decode_rows, static_cast<double>(result->micro_batches));
+  result->guesses = static_cast<int64_t>(after.guesses() - before.guesses());
+  result->guesses_right = static_cast<int64_t>(after.guesses_right() - before.guesses_right());
+  result->guesses_void = static_cast<int64_t>(after.guesses_void() - before.guesses_void());
+  result->accepted_share = AcceptedShare(after, before);
+  result->void_s = std::max(0.0, after.void_s() - before.void_s());
+  result->rows_per_pass = RateOf(result->prefill_rows + result->decode_rows + result->guesses_right,
+                                 static_cast<double>(result->micro_batches));
   result->preemptions = static_cast<int64_t>(after.preemptions() - before.preemptions());
   result->busy_s = std::max(0.0, after.busy_s() - before.busy_s());
-  const double compute_s = ComputeOf(after) - ComputeOf(before);
-  result->bubble = ShareIdle(compute_s, result->busy_s * after.stages_size());
-  result->bubble_floor = ShareIdle(compute_s, IdealSpan(after) - IdealSpan(before));
+  const IdealTime first = IdealOf(before, after.stages_size()), last = IdealOf(after, after.stages_size());
+  const double work_s = last.compute_s - first.compute_s;
+  result->bubble = ShareIdle(work_s, result->busy_s * after.stages_size());
+  result->bubble_floor = ShareIdle(work_s, last.span_s - first.span_s);
   stages->clear();
   const pb::StageSummary none;
   for (int s = 0; s < after.stages_size(); ++s) {
@@ -181,6 +199,8 @@ absl::Status SweepRunner::Begin(const SweepConfig& point, const std::vector<Arri
 
 absl::Status SweepRunner::Run(const SweepConfig& point, std::vector<ArrivingRequest> requests, SweepResult* result,
                               std::vector<SweepStage>* stages) {
+  answers_.clear();
+  if (point.acceptance > 0) RETURN_IF_ERROR(LearnAnswers(point, requests));
   ASSIGN_OR_RETURN(const pb::JobStatistics before, AwaitStatistics());
   RequestMeter meter(point.slo_ttft_s, point.slo_itl_s);
   RequestFeed feed(std::move(requests), point.concurrency);
@@ -191,6 +211,19 @@ absl::Status SweepRunner::Run(const SweepConfig& point, std::vector<ArrivingRequ
   ASSIGN_OR_RETURN(const pb::JobStatistics after, AwaitStatistics());
   TakeStatistics(before, after, cluster_->ready()->blocks(), result, stages);
   return absl::OkStatus();
+}
+
+absl::Status SweepRunner::LearnAnswers(const SweepConfig& point, const std::vector<ArrivingRequest>& requests) {
+  const uint64_t drawn = drawn_;
+  answers_.resize(requests.size());
+  learning_ = true;
+  RequestMeter unused(0, 0);
+  RequestFeed feed(requests, point.concurrency);
+  const absl::Status served = Serve(point, &feed, &unused);
+  if (!served.ok() && alive_) RETURN_IF_ERROR(CancelAll());
+  learning_ = false;
+  drawn_ = drawn;  // the same prompts again
+  return served;
 }
 
 absl::Status SweepRunner::Serve(const SweepConfig& point, RequestFeed* feed, RequestMeter* meter) {
@@ -205,7 +238,7 @@ absl::Status SweepRunner::Serve(const SweepConfig& point, RequestFeed* feed, Req
       if (!number.has_value()) break;
       const ArrivingRequest& request = feed->requests()[*number];
       const int64_t meant_us = begin_us + std::llround(request.arrival_s * 1e6);
-      RETURN_IF_ERROR(Submit(request, point.seed, open_loop ? meant_us : MonotonicUs(), meter));
+      RETURN_IF_ERROR(Submit(point, *number, request, open_loop ? meant_us : MonotonicUs(), meter));
     }
     if (running_.empty() && (over || feed->AllTaken())) return absl::OkStatus();
     if (open_loop && point.duration_s > 0 && now_s > 2 * point.duration_s) return absl::OkStatus();
@@ -217,16 +250,26 @@ absl::Status SweepRunner::Serve(const SweepConfig& point, RequestFeed* feed, Req
   }
 }
 
-absl::Status SweepRunner::Submit(const ArrivingRequest& request, uint64_t seed, int64_t arrived_us,
-                                 RequestMeter* meter) {
+absl::Status SweepRunner::Submit(const SweepConfig& point, size_t number, const ArrivingRequest& request,
+                                 int64_t arrived_us, RequestMeter* meter) {
   GenerationRequest generation;
-  for (int64_t i = 0; i < request.prompt_tokens; ++i) generation.prompt.push_back(RandomToken(seed, drawn_++, vocab_));
+  if (point.acceptance > 0) {
+    generation.sampling = {.temperature = 1, .seed = MixBits(point.seed + drawn_)};
+    if (learning_) generation.cache_salt = "answers";  // which guesses for the measured requests must not know
+    if (!learning_ && number < answers_.size()) {
+      generation.prediction = std::make_shared<const std::vector<TokenId>>(
+          PredictionOf(answers_[number], point.acceptance, MixBits(generation.sampling.seed), vocab_));
+    }
+  }
+  for (int64_t i = 0; i < request.prompt_tokens; ++i) {
+    generation.prompt.push_back(RandomToken(point.seed, drawn_++, vocab_));
+  }
   generation.max_new_tokens = request.output_tokens;
   generation.tenant = request.tenant;
   generation.weight = request.weight;
   generation.priority_class = request.priority_class;
   ASSIGN_OR_RETURN(const RequestId id, cluster_->Submit(std::move(generation)));
-  running_[id] = {.prompt_tokens = request.prompt_tokens};
+  running_[id] = {.number = number, .prompt_tokens = request.prompt_tokens};
   meter->Arrived(id, arrived_us, request.prompt_tokens);
   return absl::OkStatus();
 }
@@ -238,7 +281,11 @@ absl::Status SweepRunner::Await(absl::Duration most, RequestMeter* meter, Reques
   const SessionEvent& happened = *event;
   if (!happened.tokens.empty()) {
     const int64_t tokens = static_cast<int64_t>(happened.tokens.size());
-    running_[happened.request].output_tokens += tokens;
+    Running& running = running_[happened.request];
+    running.output_tokens += tokens;
+    for (const SampledToken& token : happened.tokens) {
+      if (learning_) answers_[running.number].push_back(token.token);
+    }
     meter->Tokens(happened.request, happened.at_us, tokens);
   }
   if (!happened.finished.has_value()) return absl::OkStatus();
@@ -274,7 +321,7 @@ absl::StatusOr<pb::JobStatistics> SweepRunner::AwaitStatistics() {
     const pb::JobStatistics& statistics = status.statistics();
     const bool idle =
         status.requests_running() == 0 && status.requests_waiting() == 0 && status.micro_batches_in_flight() == 0;
-    const uint64_t rows = statistics.prefill_rows() + statistics.decode_rows();
+    const uint64_t rows = RowsOf(statistics);
     if (idle && statistics.stages_size() > 0 && rows >= rows_ && MonotonicUs() >= rest_until_us_) {
       rows_ = rows;  // with those that were computed twice, or for requests that did not end
       return statistics;
@@ -282,8 +329,7 @@ absl::StatusOr<pb::JobStatistics> SweepRunner::AwaitStatistics() {
     if (cluster_->StopRequested()) return absl::CancelledError(kInterrupted);
     if (MonotonicUs() > deadline_us) {
       return absl::DeadlineExceededError(absl::StrCat("the engine has not reported ", rows_, " rows after ",
-                                                      kSettleUs / 1'000'000, " s of rest, but ",
-                                                      statistics.prefill_rows() + statistics.decode_rows()));
+                                                      kSettleUs / 1'000'000, " s of rest, but ", RowsOf(statistics)));
     }
     RETURN_IF_ERROR(Next(absl::Milliseconds(100)).status());
   }

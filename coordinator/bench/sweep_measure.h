@@ -50,11 +50,18 @@ class RequestMeter {
   SweepResult sums_;  // its counts
 };
 
+// What a request says beforehand that it expects (GenerationRequest::prediction), given its answer: so much of it right
+// that of all tokens behind the first about the share `acceptance` is guessed right. Others are replaced by a neighbour
+// in the vocabulary, by `seed`.
+std::vector<TokenId> PredictionOf(const std::vector<TokenId>& answer, double acceptance, uint64_t seed, int64_t vocab);
+
 // Adds the statistics of a job between two moments in which only the measured requests ran. The result has its rates.
 void TakeStatistics(const pb::JobStatistics& before, const pb::JobStatistics& after, int64_t blocks,
                     SweepResult* result, std::vector<SweepStage>* stages);
 
-// Runs the points of one launch. Errors: kCancelled after a signal; the session's, after which the job is gone; others
+// Runs the points of one launch. Where a point has an acceptance, its requests sample at temperature 1, which no text
+// of theirs foretells, and are sent twice: for their answers, and again to be measured, each with a prediction of its
+// answer. Errors: kCancelled after a signal; the session's, after which the job is gone; others
 // concern only the point.
 class SweepRunner {
  public:
@@ -73,7 +80,10 @@ class SweepRunner {
 
  private:
   absl::StatusOr<std::optional<SessionEvent>> Next(absl::Duration most);  // notes whether the job is gone
-  absl::Status Submit(const ArrivingRequest& request, uint64_t seed, int64_t arrived_us, RequestMeter* meter);
+  absl::Status LearnAnswers(const SweepConfig& point, const std::vector<ArrivingRequest>& requests);
+  // number: the request's in its load.
+  absl::Status Submit(const SweepConfig& point, size_t number, const ArrivingRequest& request, int64_t arrived_us,
+                      RequestMeter* meter);
   absl::Status Await(absl::Duration most, RequestMeter* meter, RequestFeed* feed);
   absl::Status Serve(const SweepConfig& point, RequestFeed* feed, RequestMeter* meter);
   absl::Status CancelAll();
@@ -83,12 +93,15 @@ class SweepRunner {
   ClusterRun* const cluster_;
   const int64_t vocab_;
   struct Running {
+    size_t number = 0;
     int64_t prompt_tokens = 0;
     int64_t output_tokens = 0;  // so far
   };
   absl::flat_hash_map<RequestId, Running> running_;
-  uint64_t drawn_ = 0;         // random tokens so far: no two prompts of a launch begin alike
-  uint64_t rows_ = 0;          // that the stages must have computed for what ended, at least
+  bool learning_ = false;                      // answers_
+  std::vector<std::vector<TokenId>> answers_;  // of the point's requests, by number; none without an acceptance
+  uint64_t drawn_ = 0;                         // random tokens so far: no two prompts of a launch begin alike
+  uint64_t rows_ = 0;                          // that the stages must have computed for what ended, at least
   int64_t rest_until_us_ = 0;  // what the engine reported before says nothing of requests that were cancelled
   bool alive_ = true;
 };

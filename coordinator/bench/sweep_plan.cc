@@ -31,6 +31,8 @@ void VisitJobLists(const SweepLists& lists, const Visitor& visit) {
   visit(lists.decode_groups, &SweepConfig::decode_groups);
   visit(lists.threads, &SweepConfig::threads);
   visit(lists.stages, &SweepConfig::stages);
+  visit(lists.speculations, &SweepConfig::speculate);
+  visit(lists.acceptances, &SweepConfig::acceptance);
 }
 
 // Every configuration with every value of one list, if it has any, in one of its fields.
@@ -100,6 +102,9 @@ std::vector<SweepConfig> PointsOf(const SweepLists& lists) {
   std::iota(repetitions.begin(), repetitions.end(), 0);
   Multiply(repetitions, &SweepConfig::repetition, &jobs);
   VisitJobLists(lists, [&](const auto& values, auto field) { Multiply(values, field, &jobs); });
+  for (SweepConfig& job : jobs) {
+    if (job.acceptance > 0 && job.speculate == Speculate::kOff) job.speculate = Speculate::kAuto;
+  }
   std::vector<SweepConfig> points;
   std::set<std::string> keys;
   for (const SweepConfig& job : jobs) {
@@ -130,6 +135,10 @@ std::string PointName(const SweepConfig& point) {
   if (point.threads > 0) absl::StrAppend(&name, ", t ", point.threads);
   if (point.decode_groups > 0) absl::StrAppend(&name, ", groups ", point.decode_groups);
   if (point.micro_batches > 0) absl::StrAppend(&name, ", micro-batches ", point.micro_batches);
+  if (point.speculate != Speculate::kOff) {
+    absl::StrAppend(&name, ", speculate ", NameOf(kSpeculations, point.speculate));
+  }
+  if (point.acceptance > 0) absl::StrAppend(&name, ", acceptance ", point.acceptance);
   absl::StrAppend(&name, ", ", PolicyName(point.policy), "/", point.prefill_chunk);
   if (point.chunking != Chunking::kConstant) absl::StrAppend(&name, " ", NameOf(kChunkings, point.chunking));
   absl::StrAppend(&name, ", ", WireTypeName(point.wire_type), ", ", point.arrivals);

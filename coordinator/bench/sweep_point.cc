@@ -174,6 +174,14 @@ void VisitConfig(Fields& fields, Record& c, int64_t version) {
   visit("world", c.world);
 }
 
+// What earlier points did without: part of a key only where it is asked for.
+template <typename Fields, typename Record>
+void VisitGuesses(Fields& fields, Record& c) {
+  PointFields visit(&fields);
+  VisitSettings(visit, c, {"speculate"});
+  visit("acceptance", c.acceptance);
+}
+
 // What stood in the first version's origin.
 template <typename Fields>
 void VisitFirstOrigin(Fields& fields, SweepConfig& c) {
@@ -250,6 +258,11 @@ void VisitResult(Fields& fields, Record& r) {
   visit("decode_rows", r.decode_rows);
   visit("tokens_per_core_hour", r.tokens_per_core_hour);
   visit("rows_per_pass", r.rows_per_pass);
+  visit("guesses", r.guesses);
+  visit("guesses_right", r.guesses_right);
+  visit("guesses_void", r.guesses_void);
+  visit("accepted_share", r.accepted_share);
+  visit("void_s", r.void_s);
   visit("preemptions", r.preemptions);
   visit("relaunches", r.relaunches);
 }
@@ -280,6 +293,7 @@ std::string KeyOf(const SweepConfig& config, int64_t version) {
   Json json = Json::object();
   JsonWriter fields(&json);
   VisitConfig(fields, config, version);
+  if (config.speculate != Speculate::kOff || config.acceptance > 0) VisitGuesses(fields, config);
   return ContentHash(CompactJson(json));
 }
 
@@ -289,7 +303,10 @@ void VisitPoint(Fields& fields, Point& point, int64_t version) {
   PointFields visit(&fields);
   visit("simulated", point.simulated);
   visit("error", point.error);
-  fields.Object("config", point.config, [version](auto& f, auto& x) { VisitConfig(f, x, version); });
+  fields.Object("config", point.config, [version](auto& f, auto& x) {
+    VisitConfig(f, x, version);
+    if (version > 1) VisitGuesses(f, x);
+  });
   if (fields.Has("origin", true)) fields.Object("origin", point.origin, [](auto& f, auto& x) { VisitOrigin(f, x); });
   if (fields.Has("result", true)) fields.Object("result", point.result, [](auto& f, auto& x) { VisitResult(f, x); });
   fields.Objects("stages", point.stages, [](auto& f, auto& x) { VisitStage(f, x); });
@@ -345,6 +362,7 @@ void ReadOptionalParts(const Json& document, SweepPoint* point, std::vector<std:
 absl::StatusOr<SweepPoint> ReadPoint(const Json& document, std::vector<std::string>* left_out) {
   absl::Status status;
   SweepPoint point;
+  point.config.speculate = Speculate::kOff;  // where it is not said
   JsonReader fields("", "", document, &status);
   int64_t version = 0;
   fields.Field("version", version, {1, kSweepPointVersion});

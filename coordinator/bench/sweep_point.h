@@ -67,6 +67,8 @@ struct SweepConfig : JobSettings {
   double slo_ttft_s = 0;            // slo_itl_s is a setting of the job, too
   uint64_t seed = 0;                // of arrivals, lengths and prompts
   int64_t repetition = 0;           // from 0
+  double acceptance = 0;            // share of tokens that are guessed right, made so (SweepRunner, or by chance where
+                                    // simulated); 0: whatever the job's guessers reach
   friend bool operator==(const SweepConfig&, const SweepConfig&) = default;
 };
 
@@ -130,11 +132,14 @@ struct SweepResult {
   double goodput_requests_per_s = 0;  // slo_requests over wall_s
   double goodput_tokens_per_s = 0;    // their output tokens over wall_s
   double busy_s = 0;                  // with at least one micro-batch in flight
-  double bubble = 0;                  // share of the stages' time in busy_s that they did not compute
+  double bubble = 0;                  // share of the stages' time in busy_s that they did not compute, or in vain
   double bubble_floor = 0;            // the same work could not have had less (coordinator/engine/bubble_meter.h)
   int64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0;
   double tokens_per_core_hour = 0;  // output tokens an hour over the cores of all hosts with stages; 0: not known
   double rows_per_pass = 0;         // rows of a micro-batch on average: each reads all weights once
+  int64_t guesses = 0, guesses_right = 0, guesses_void = 0;  // rows sent ahead; a right one saves a step
+  double accepted_share = 0;                                 // AcceptedShare (coordinator/session/run_summary.h)
+  double void_s = 0;                                         // of the stages' compute_s, for rows that proved void
   int64_t preemptions = 0, relaunches = 0;
   friend bool operator==(const SweepResult&, const SweepResult&) = default;
 };

@@ -45,21 +45,20 @@ std::string StageTable(const RunSummary& summary) {
   return table.Text();
 }
 
-// Empty without guesses.
+}  // namespace
+
 std::string GuessText(const pb::JobStatistics& job) {
   if (job.guesses() == 0) return "";
-  const double right = static_cast<double>(job.guesses_right()) / static_cast<double>(job.guesses());
   std::string text = absl::StrFormat(
-      "guesses      %d rows sent ahead, %d tokens right (%.1f %%), %d rows void in %.3f s of the stages' time\n",
-      job.guesses(), job.guesses_right(), 100 * right, job.guesses_void(), job.void_s());
+      "guesses      %d rows sent ahead: %d right, as many steps saved (accepted %.1f %%); %d void, %.3f s of the "
+      "stages' time\n",
+      job.guesses(), job.guesses_right(), 100 * AcceptedShare(job), job.guesses_void(), job.void_s());
   if (job.guessers_size() < 2) return text;
   for (const pb::GuesserStatistics& guesser : job.guessers()) {
     absl::StrAppendFormat(&text, "  %-10s %d of %d right\n", guesser.name(), guesser.right(), guesser.tried());
   }
   return text;
 }
-
-}  // namespace
 
 std::string HugePageText(const google::protobuf::RepeatedPtrField<pb::StageSummary>& stages) {
   constexpr double kEnough = 0.9;
@@ -142,6 +141,7 @@ Json TimingsJson(const RunSummary& summary) {
   if (job.guesses() > 0) {
     json["guesses"] = job.guesses();
     json["guesses_right"] = job.guesses_right();
+    json["guesses_accepted_share"] = AcceptedShare(job);
     json["guesses_void"] = job.guesses_void();
     json["void_s"] = job.void_s();
   }

@@ -13,6 +13,9 @@ namespace stagecoach {
 // The lines for stderr, ending in a newline.
 std::string StatisticsText(const RunSummary& summary);
 
+// What became of a job's guesses, a line, and with several guessers one of each; empty without guesses.
+std::string GuessText(const pb::JobStatistics& job);
+
 // A line for every stage whose weights are not in huge pages for the most part, as far as that matters; else nothing.
 std::string HugePageText(const google::protobuf::RepeatedPtrField<pb::StageSummary>& stages);
 

@@ -1,6 +1,7 @@
 // trace: what the timeline of a run says. Reads a file that --trace has written.
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -31,7 +32,8 @@ constexpr const char* kRemedies[] = {
     "more or longer requests in one run: this is its beginning and its end, and steps of unequal length "
     "(a smaller --prefill-chunk)",
     "faster links or smaller frames (--wire-dtype bf16), or more requests at once, which compute meanwhile",
-    "more requests at once in fewer groups (--decode-groups), or a core for the coordinator alone"};
+    "more requests at once in fewer groups (--decode-groups), or a core for the coordinator alone",
+    "texts that repeat themselves more, or no guesses (--speculate off)"};
 static_assert(std::size(kRemedies) == std::size(kBubbleCauses));
 constexpr char kRemedyOfHopsInAHost[] =
     "fewer stages (--pp), for all are on one host and no link is in between, or more requests at once, which compute "
@@ -57,7 +59,9 @@ std::string ShareText(double share) { return absl::StrFormat("%.1f %%", 100 * sh
 std::string StagesText(const TraceJob& job, const TraceSummary& summary) {
   std::vector<std::string> head = {"stage", "host", "layers"};
   head.insert(head.end(), kStateNames, kStateNames + kStageStates);
-  for (const char* more : {"= wall s", "computing", "clock us"}) head.emplace_back(more);
+  for (const char* more : {"= wall s", "computing"}) head.emplace_back(more);
+  if (summary.guessed_rows > 0) head.emplace_back("of it void");
+  head.emplace_back("clock us");
   TextTable table(std::move(head));
   for (int s = 0; s < job.stages(); ++s) {
     const TraceStage& stage = job.header.stages[static_cast<size_t>(s)];
@@ -69,6 +73,7 @@ std::string StagesText(const TraceJob& job, const TraceSummary& summary) {
     row.push_back(SecondsText(summary.wall_us));
     const double wall = static_cast<double>(std::max<int64_t>(summary.wall_us, 1));
     row.push_back(ShareText(static_cast<double>(us[static_cast<size_t>(StageState::kCompute)]) / wall));
+    if (summary.guessed_rows > 0) row.push_back(ShareText(summary.void_us[static_cast<size_t>(s)] / wall));
     row.push_back(clock.error_us == 0 ? "the same" : absl::StrFormat("%+d +- %d", clock.offset_us, clock.error_us));
     table.Add(std::move(row));
   }
@@ -82,6 +87,7 @@ std::string CausesText(const TraceJob& job, const TraceSummary& summary) {
                    " s with work, floor for this work ", ShareText(causes.floor));
   const char* separator = ": ";
   for (const auto& cause : kBubbleCauses) {
+    if (cause.share == &BubbleCauses::void_guesses && causes.void_guesses == 0) continue;  // most runs have no guesses
     absl::StrAppend(&text, separator, cause.name, " ", ShareText(causes.*cause.share));
     separator = ", ";
   }
@@ -89,6 +95,11 @@ std::string CausesText(const TraceJob& job, const TraceSummary& summary) {
     absl::StrAppend(&text, "\ncause     mostly ", causes.Main(), "\nremedy    ", RemedyOf(job, causes));
   }
   return absl::StrCat(text, "\n");
+}
+
+std::string GuessedText(const TraceSummary& summary) {
+  if (summary.guessed_rows == 0) return "";
+  return absl::StrCat(", ", summary.guessed_rows, " guessed ones, ", summary.void_rows, " of these void,");
 }
 
 // What is not in the trace, though it was in the run.
@@ -107,9 +118,9 @@ std::string GapsText(const TraceJob& job) {
 
 std::string JobText(const TraceJob& job, const TraceSummary& summary) {
   return absl::StrCat(job.header.simulated ? "simulated " : "", summary.micro_batches, " micro-batches, ",
-                      summary.prefill_rows, " prefill rows and ", summary.decode_rows, " decode rows in ",
-                      SecondsText(summary.wall_us), " s\n", GapsText(job), "\n", StagesText(job, summary), "\n",
-                      CausesText(job, summary));
+                      summary.prefill_rows, " prefill rows and ", summary.decode_rows, " decode rows",
+                      GuessedText(summary), " in ", SecondsText(summary.wall_us), " s\n", GapsText(job), "\n",
+                      StagesText(job, summary), "\n", CausesText(job, summary));
 }
 
 Json JobJson(const TraceJob& job, const TraceSummary& summary) {
@@ -126,6 +137,7 @@ Json JobJson(const TraceJob& job, const TraceSummary& summary) {
     for (int state = 0; state < kStageStates; ++state) {
       entry[kStateKeys[state]] = summary.stages[static_cast<size_t>(s)][static_cast<size_t>(state)];
     }
+    entry["void_us"] = std::llround(summary.void_us[static_cast<size_t>(s)]);
     entry["clock_offset_us"] = clock.offset_us;
     entry["clock_error_us"] = clock.error_us;
     entry["clock_drift_ppm"] = clock.drift_ppm;
@@ -140,6 +152,8 @@ Json JobJson(const TraceJob& job, const TraceSummary& summary) {
           {"micro_batches", summary.micro_batches},
           {"prefill_rows", summary.prefill_rows},
           {"decode_rows", summary.decode_rows},
+          {"guessed_rows", summary.guessed_rows},
+          {"void_rows", summary.void_rows},
           {"busy_us", summary.causes.busy_us},
           {"bubble", summary.causes.bubble},
           {"bubble_floor", summary.causes.floor},

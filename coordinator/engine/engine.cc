@@ -104,9 +104,10 @@ absl::Status Engine::Take(SubmitCommand command) {
   std::optional<GrammarMatcher> grammar;
   if (status.ok() && check_ != nullptr) status = check_(spec, &grammar);
   const bool valid = status.ok();  // what is not is no request that has ended, whatever the error
+  std::vector<TokenId> prediction = std::move(spec.prediction);
   if (valid) status = scheduler_->Add(std::move(spec));
   if (status.ok()) {
-    if (speculator_ != nullptr) speculator_->Open(*scheduler_->Find(id), std::move(grammar));
+    if (speculator_ != nullptr) speculator_->Open(*scheduler_->Find(id), std::move(grammar), std::move(prediction));
     reporting_ += live.reports_progress ? 1 : 0;
     live_[id] = live;
     sequence_of_[request] = id;
@@ -385,6 +386,7 @@ void Engine::RecordJob() {
   const SchedulerOptions& options = scheduler_->options();
   inputs_.job = RecordedJob{
       options, options, pipeline_->stages(), options.reads.experts, options.reads.chosen, scheduler_->decode_groups()};
+  inputs_.job->guess_places = scheduler_->guess_places();
 }
 
 // What prompts are made of is recorded with them; what guesses fill, once they held (RecordHeld).

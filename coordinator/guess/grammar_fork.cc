@@ -20,15 +20,18 @@ bool GrammarFork::Allows(absl::Span<const TokenId> run, TokenId token) {
 }
 
 bool GrammarFork::Walk(TokenId token) {
-  if (!fork_->Append(token)) return false;
-  ahead_.push_back(token);
-  return true;
+  const int64_t before = fork_->steps();
+  const bool follows = !lost_ && fork_->Append(token);
+  steps_ += fork_->steps() - before;
+  lost_ = lost_ || steps_ > kMaxGrammarTextSteps;
+  if (follows) ahead_.push_back(token);
+  return follows;
 }
 
 void GrammarFork::Confirm(TokenId token) {
   lost_ = lost_ || !matcher_.Append(token);
   if (!ahead_.empty() && ahead_.front() == token) {
-    ahead_.pop_front();
+    ahead_.erase(ahead_.begin());
   } else {
     fork_.reset();
     ahead_.clear();

@@ -12,6 +12,7 @@
 //   Runs        a question brings the whole run of guesses behind the history, whoever made them. Nothing else is
 //               remembered of a run, so a wrong guess needs no call: the next question comes without it.
 //   Purity      an answer depends on the history, the run and what the guesser was made with. No clock, no I/O.
+//   Versions    who has an answer asks again only when the history, the run or version() has changed.
 //   Bounds      Append takes amortised constant time, Next time linear in the run; memory has a limit.
 //   Wrongness   a guess may be wrong, a stop token or a token that a grammar forbids: the caller decides what to send.
 //   Threads     one thread at a time, the engine's.
@@ -21,6 +22,7 @@
 //   A block of the    the guess arrives with the token, so whoever appends the token hands it over. Next says it
 //   model's own       behind the empty run and nothing behind others.
 
+#include <cstdint>
 #include <optional>
 
 #include "absl/types/span.h"
@@ -39,6 +41,8 @@ class Guesser {
   virtual void Append(TokenId token) = 0;  // a valid token
   // The token expected behind the history and `run`; none: no idea, or none yet.
   virtual std::optional<Guess> Next(absl::Span<const TokenId> run) const = 0;
+  // Grows with all but an Append that may change an answer, such as a draft's guess that comes.
+  virtual uint64_t version() const { return 0; }
 };
 
 }  // namespace stagecoach

@@ -1,28 +1,25 @@
 #include "coordinator/guess/prediction_guesser.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace stagecoach {
 
-PredictionGuesser::PredictionGuesser(std::vector<TokenId> prediction, int64_t prompt_tokens)
-    : prediction_(std::move(prediction)), prompt_left_(prompt_tokens) {
+PredictionGuesser::PredictionGuesser(std::vector<TokenId> prediction) : prediction_(std::move(prediction)) {
   index_.Append(SuffixIndex::kBorder);
 }
 
 int64_t PredictionGuesser::CatchUp(int64_t most_tokens) {
   int64_t taken = 0;
   for (; taken < most_tokens && indexed_ < prediction_.size(); ++taken) index_.Append(prediction_[indexed_++]);
-  for (; taken < most_tokens && !waiting_.empty(); ++taken) {
-    Take(waiting_.front());
-    waiting_.pop_front();
-  }
-  return taken;
+  const int64_t waited = std::min(most_tokens - taken, static_cast<int64_t>(waiting_.size()));
+  for (int64_t i = 0; i < waited; ++i) Take(waiting_[static_cast<size_t>(i)]);
+  waiting_.erase(waiting_.begin(), waiting_.begin() + waited);
+  return taken + waited;
 }
 
 void PredictionGuesser::Append(TokenId token) {
-  if (prompt_left_ > 0) {
-    --prompt_left_;
-  } else if (caught_up()) {
+  if (caught_up()) {
     Take(token);
   } else {
     waiting_.push_back(token);
@@ -36,7 +33,7 @@ void PredictionGuesser::Take(TokenId token) {
 }
 
 std::optional<Guess> PredictionGuesser::Next(absl::Span<const TokenId> run) const {
-  if (prompt_left_ > 0 || !caught_up()) return std::nullopt;
+  if (!caught_up()) return std::nullopt;
   SuffixIndex::Place place = Here();
   for (const TokenId token : run) place = index_.Step(place, token);
   return Following(place, static_cast<int64_t>(run.size()));

@@ -16,7 +16,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
@@ -31,14 +30,14 @@ class PredictionGuesser : public Guesser {
  public:
   static constexpr int64_t kLeastMatch = 2;  // tokens
 
-  // prompt_tokens: so many appended tokens come before the output.
-  PredictionGuesser(std::vector<TokenId> prediction, int64_t prompt_tokens);
+  explicit PredictionGuesser(std::vector<TokenId> prediction);
 
   // Takes up to so many tokens, of the prediction and of what waits for it; says how many. Fewer: there are no more.
   int64_t CatchUp(int64_t most_tokens);
 
-  void Append(TokenId token) override;
+  void Append(TokenId token) override;  // of the output alone
   std::optional<Guess> Next(absl::Span<const TokenId> run) const override;
+  uint64_t version() const override { return caught_up() ? 1 : 0; }
 
   int64_t accepted() const { return accepted_; }  // tokens of the output
   int64_t rejected() const { return rejected_; }
@@ -52,12 +51,11 @@ class PredictionGuesser : public Guesser {
   SuffixIndex::Place Here() const { return output_ == 0 ? index_.Step({}, SuffixIndex::kBorder) : place_; }
 
   const std::vector<TokenId> prediction_;
-  size_t indexed_ = 0;           // tokens of it
-  std::deque<TokenId> waiting_;  // of the output, for the rest to be indexed
-  SuffixIndex index_;            // a border, which stands for the output's start, and the prediction
-  SuffixIndex::Place place_;     // behind the output, if it has a token
-  int64_t prompt_left_;          // tokens of the prompt that are yet to be appended
-  int64_t output_ = 0;           // tokens taken
+  size_t indexed_ = 0;            // tokens of it
+  std::vector<TokenId> waiting_;  // of the output, for the rest to be indexed
+  SuffixIndex index_;             // a border, which stands for the output's start, and the prediction
+  SuffixIndex::Place place_;      // behind the output, if it has a token
+  int64_t output_ = 0;            // tokens taken
   int64_t accepted_ = 0, rejected_ = 0;
 };
 

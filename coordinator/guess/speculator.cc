@@ -1,9 +1,7 @@
 #include "coordinator/guess/speculator.h"
 
 #include <algorithm>
-#include <deque>
 #include <initializer_list>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -25,6 +23,13 @@ struct Speculator::Speculation {
     std::unique_ptr<Guesser> guesser;  // nullptr: it has none of this kind
     Acceptance acceptance;
   };
+  // What GuessFor was asked, at a history that only grows.
+  struct Question {
+    int64_t known = -1;
+    size_t run = 0;  // tokens
+    uint64_t version = 0;
+    bool operator==(const Question&) const = default;
+  };
   // What GuessFor said, which was not always sent.
   struct Said {
     int64_t position = 0;
@@ -33,6 +38,12 @@ struct Speculator::Speculation {
   };
 
   bool level() const { return fed == known; }
+  // Grows with all but the history and the run that may change an answer.
+  uint64_t version() const {
+    uint64_t sum = level() ? 1 : 0;
+    for (const Source& source : sources) sum += source.guesser == nullptr ? 0 : source.guesser->version();
+    return sum;
+  }
 
   std::string salt;
   int64_t prompt = 0;  // tokens
@@ -42,7 +53,9 @@ struct Speculator::Speculation {
   bool guesses = false;                     // it has any
   PredictionGuesser* prediction = nullptr;  // the one in `sources`
   std::optional<GrammarFork> grammar;
-  std::deque<Said> said;        // by position; none is known
+  Question question;  // GuessFor's last one
+  TokenId answer = kNoToken;
+  std::vector<Said> said;       // by position; none is known
   std::vector<TokenId> output;  // the end of what was fed of it, at least kStoredTokens if there are so many
   Acceptance positions;
   size_t share = 0;  // the class that shares_ counts it in
@@ -57,7 +70,8 @@ Speculator::Speculator(Options options)
 
 Speculator::~Speculator() = default;
 
-void Speculator::Open(const Sequence& sequence, std::optional<GrammarMatcher> grammar) {
+void Speculator::Open(const Sequence& sequence, std::optional<GrammarMatcher> grammar,
+                      std::vector<TokenId> prediction) {
   const SequenceSpec& spec = sequence.spec();
   auto opened = std::make_unique<Speculation>();
   Speculation& of = *opened;
@@ -66,11 +80,11 @@ void Speculator::Open(const Sequence& sequence, std::optional<GrammarMatcher> gr
   of.known = sequence.tokens();
   if (grammar.has_value()) of.grammar.emplace(*std::move(grammar));
   for (size_t kind = 0; kind < kKinds; ++kind) of.sources[kind].acceptance = means_[kind].Heir();
-  if (!spec.prediction.empty()) {
-    auto prediction = std::make_unique<PredictionGuesser>(spec.prediction, 0);
-    for (const TokenId token : sequence.output()) prediction->Append(token);
-    of.prediction = prediction.get();
-    of.sources[kPrediction].guesser = std::move(prediction);
+  if (!prediction.empty()) {
+    auto guesser = std::make_unique<PredictionGuesser>(std::move(prediction));
+    for (const TokenId token : sequence.output()) guesser->Append(token);
+    of.prediction = guesser.get();
+    of.sources[kPrediction].guesser = std::move(guesser);
   }
   if (options_.suffix) {
     of.sources[kSuffix].guesser = std::make_unique<SuffixGuesser>(kLimits, &store_, spec.salt);
@@ -100,7 +114,7 @@ PredictionCost Speculator::Close(SequenceId sequence) {
   const auto found = open_.find(sequence);
   if (found == open_.end()) return {};
   Speculation& of = *found->second;
-  if (of.prediction != nullptr) of.prediction->CatchUp(std::numeric_limits<int64_t>::max());
+  if (of.prediction != nullptr) of.prediction->CatchUp(kTokensAtEnd);
   const PredictionCost cost = CostOf(of);
   if (options_.suffix) {
     const size_t stored = std::min(of.output.size(), kStoredTokens);
@@ -126,14 +140,22 @@ TokenId Speculator::GuessFor(const Sequence& sequence) {
   const int32_t rows = static_cast<int32_t>(of.share) >= shares_from_ ? rows_ : 1;
   if (of.known != sequence.tokens() || sequence.slices_in_flight >= rows) return kNoToken;
   Feed(of, sequence);
-  run_.assign(sequence.guesses.begin(), sequence.guesses.end());
-  const Answers answers = Ask(of, run_);
+  const Speculation::Question question = {of.known, sequence.guesses.size(), of.version()};
+  if (question != of.question) {
+    of.question = question;
+    of.answer = Answer(of, sequence.guesses);
+  }
+  return of.answer;
+}
+
+TokenId Speculator::Answer(Speculation& of, absl::Span<const TokenId> run) {
+  const Answers answers = Ask(of, run);
   const Kind kind = Pick(of, answers);
   if (!answers[kind].has_value()) return kNoToken;
   const Guess& guess = *answers[kind];
   if (!IsReal(guess.token)) return kNoToken;
-  if (of.grammar.has_value() && !of.grammar->Allows(run_, guess.token)) return kNoToken;
-  const int64_t position = of.known + static_cast<int64_t>(run_.size());
+  if (of.grammar.has_value() && !of.grammar->Allows(run, guess.token)) return kNoToken;
+  const int64_t position = of.known + static_cast<int64_t>(run.size());
   while (!of.said.empty() && of.said.back().position >= position) of.said.pop_back();  // not sent
   of.said.push_back({position, kind, guess});
   return guess.token;
@@ -200,7 +222,7 @@ void Speculator::Take(Speculation& of, TokenId token, SequenceEvent::Guess sent)
   }
   // Behind a miss, and where nothing was in flight, nothing that was said stands.
   if (was_sent && sent == SequenceEvent::Guess::kRight) {
-    of.said.pop_front();
+    of.said.erase(of.said.begin());
   } else {
     of.said.clear();
   }

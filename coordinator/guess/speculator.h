@@ -10,9 +10,11 @@
 //            flight. What ends the request the scheduler never sends.
 //   Rows     a sequence has at most as many in flight, void ones counted, as SetRows gives its acceptance.
 //   Time     a call feeds guessers kTokensATurn tokens at most, and shares them among the open sequences: so many
-//   events
-//            of one result take little more. Until the guessers of a sequence have caught up, only its prediction
-//            guesses. What waits for its admission is not fed.
+//            events of one result take little more. Until the guessers of a sequence have caught up, only its
+//            prediction guesses. What waits for its admission is not fed. A sequence that ends feeds its prediction
+//            kTokensAtEnd tokens at most: where that is not the rest, its cost lacks the output's last tokens.
+//   Once     guessers and grammar are asked the same question once (guesser.h): the scheduler asks at every turn of the
+//            engine's loop, mostly in vain.
 //   Learning a guesser is told what became of its guess for each position: of the one that was sent, else of the one
 //            that it would have made behind the token before. So one that was wrong for a while is asked again. The
 //            acceptance of a sequence is that of positions: one without a guess is a miss. A new sequence expects
@@ -57,7 +59,8 @@ struct PredictionCost {
 class Speculator : public GuessFeed {
  public:
   static constexpr int64_t kTokensATurn = 512;
-  static constexpr int64_t kTokensAtLeast = 8;  // that one of many sequences may be fed in a call
+  static constexpr int64_t kTokensAtLeast = 8;   // that one of many sequences may be fed in a call
+  static constexpr int64_t kTokensAtEnd = 4096;  // some 2 ms
   static constexpr double kSure = 0.9;
   static constexpr double kJobMemory = 256;      // guesses, of all sequences together; see Acceptance
   static constexpr size_t kStoredTokens = 4096;  // of a request's output, its last ones
@@ -74,8 +77,9 @@ class Speculator : public GuessFeed {
   explicit Speculator(Options options);
   ~Speculator() override;
 
-  // A sequence that the scheduler took. grammar: where its output stands; absent without one.
-  void Open(const Sequence& sequence, std::optional<GrammarMatcher> grammar);
+  // A sequence that the scheduler took. grammar: where its output stands; absent without one. prediction: what much of
+  // its output is expected to be.
+  void Open(const Sequence& sequence, std::optional<GrammarMatcher> grammar, std::vector<TokenId> prediction);
   // Each event of Scheduler::Confirm, in order, before the next micro-batch is composed. nullptr: the sequence has
   // ended, and is closed. The cost of its prediction so far, all of it when it has ended; zeros without one.
   PredictionCost Confirmed(const SequenceEvent& event, const Sequence* sequence);
@@ -99,6 +103,8 @@ class Speculator : public GuessFeed {
   void Feed(Speculation& of, const Sequence& sequence);
   void Append(Speculation& of, TokenId token);  // the next token that suffix and draft get
   bool has_room() const { return indexed_ < options_.most_tokens; }
+  // The guess behind the run that may be sent; kNoToken: none.
+  TokenId Answer(Speculation& of, absl::Span<const TokenId> run);
   Answers Ask(const Speculation& of, absl::Span<const TokenId> run) const;
   static Kind Pick(const Speculation& of, const Answers& answers);
   bool IsReal(TokenId token) const;
@@ -116,7 +122,6 @@ class Speculator : public GuessFeed {
   std::array<Acceptance, kKinds> means_;  // of the job's guesses
   Acceptance position_mean_;              // of its positions
   std::vector<GuesserCounts> counts_;     // [kKinds]
-  std::vector<TokenId> run_;              // GuessFor's, kept for its memory
 };
 
 }  // namespace stagecoach

@@ -20,7 +20,7 @@ void SuffixGuesser::Append(TokenId token) {
   }
   if (index_.size() >= limits_.most_tokens - limits_.most_tokens / 2) successor_.Append(token);
   index_.Append(token);
-  if (tail_.size() == SuffixStore::kWindow) tail_.pop_front();
+  if (tail_.size() == SuffixStore::kWindow) tail_.erase(tail_.begin());
   tail_.push_back(token);
 }
 
@@ -29,7 +29,7 @@ std::optional<Guess> SuffixGuesser::Next(absl::Span<const TokenId> run) const {
   for (const TokenId token : run) place = index_.Step(place, token);
   SuffixIndex::Continuation next = index_.Continued(index_.Followed(place));
   if (next.length < kLongMatch && earlier_ != nullptr) {
-    std::vector<TokenId> tail(tail_.begin(), tail_.end());
+    std::vector<TokenId> tail = tail_;
     tail.insert(tail.end(), run.begin(), run.end());
     const SuffixIndex::Continuation earlier = earlier_->Find(salt_, tail);
     if (earlier.length > next.length) next = earlier;

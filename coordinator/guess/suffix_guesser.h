@@ -10,9 +10,9 @@
 // Append takes long, the newer half has an index of its own, which grows while that of both answers.
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "common/base/ids.h"
@@ -35,6 +35,7 @@ class SuffixGuesser : public Guesser {
 
   void Append(TokenId token) override;
   std::optional<Guess> Next(absl::Span<const TokenId> run) const override;
+  uint64_t version() const override { return earlier_ == nullptr ? 0 : earlier_->version(); }
 
   const SuffixIndex& index() const { return index_; }
   // Of all loops of Append so far: what tests hold its bound with.
@@ -44,10 +45,10 @@ class SuffixGuesser : public Guesser {
   const Limits limits_;
   SuffixStore* const earlier_;
   const std::string salt_;
-  SuffixIndex index_;         // answers
-  SuffixIndex successor_;     // the newer half of a full one
-  std::deque<TokenId> tail_;  // the history's last SuffixStore::kWindow tokens
-  int64_t past_steps_ = 0;    // of indices that were given up
+  SuffixIndex index_;          // answers
+  SuffixIndex successor_;      // the newer half of a full one
+  std::vector<TokenId> tail_;  // the history's last SuffixStore::kWindow tokens
+  int64_t past_steps_ = 0;     // of indices that were given up
 };
 
 }  // namespace stagecoach

@@ -13,6 +13,7 @@ SuffixStore::SuffixStore(const Limits& limits) : limits_(limits), segment_tokens
 }
 
 void SuffixStore::Add(absl::string_view salt, absl::Span<const TokenId> text) {
+  ++texts_;
   while (!text.empty()) {
     const absl::Span<const TokenId> part = text.first(std::min(text.size(), static_cast<size_t>(segment_tokens_ - 1)));
     Segment& segment = SegmentFor(salt, static_cast<int64_t>(part.size()));

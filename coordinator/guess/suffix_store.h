@@ -47,6 +47,7 @@ class SuffixStore {
   // 0: there is none.
   SuffixIndex::Continuation Find(absl::string_view salt, absl::Span<const TokenId> tail);
 
+  uint64_t version() const { return texts_; }  // as of a guesser: what is found changes with each Add alone
   int64_t tokens() const { return charged_; }  // charge of all segments; at most Limits::tokens
   int64_t bytes() const;                       // of all indices, about. Linear in the segments
 
@@ -68,6 +69,7 @@ class SuffixStore {
   Segments segments_;                                                        // most recently used first
   absl::flat_hash_map<std::string, std::vector<Segments::iterator>> salts_;  // older first; one or two
   int64_t charged_ = 0;
+  uint64_t texts_ = 0;  // ever added
 };
 
 }  // namespace stagecoach

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/job/job_choices.h"
+#include "common/wire/job_proto.h"
 #include "common/wire/step_messages.h"
 
 namespace stagecoach {
@@ -54,8 +54,9 @@ pb::RequestCost ToProto(const RequestCost& cost) {
 }
 
 std::string SpeculationOf(const pb::ConfigureJob& job, const JobPlan& plan) {
-  if (job.speculate().empty() || job.speculate() == NameOf(kSpeculations, Speculate::kOff)) return "";
+  if (!Speculates(job)) return "";
   if (plan.stages.size() == 1 && job.guess_rows() == 0) return "nothing is guessed: one stage is never idle";
+  if (job.guess_rows() == 1) return "nothing is guessed: only one row of a sequence may be in flight";
   if (plan.most_guesses == 0) return "nothing is guessed: only one micro-batch may be in flight";
   const std::string guesses =
       absl::StrCat("guesses by suffix, up to ", 1 + plan.most_guesses, " rows of a sequence in flight");
@@ -101,34 +102,42 @@ pb::JobReady JobReport::Ready() const {
   return ready;
 }
 
-pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
-  pb::EngineStatus out;
-  pb::JobStatistics* statistics = out.mutable_statistics();
+pb::JobStatistics StatisticsOf(const EngineStatus& status) {
+  pb::JobStatistics statistics;
   const SchedulerCounters& counters = status.counters;
-  statistics->set_micro_batches(counters.micro_batches);
-  statistics->set_prefill_rows(counters.prefill_rows);
-  statistics->set_decode_rows(counters.decode_rows);
-  statistics->set_decode_micro_batches(counters.decode_micro_batches);
-  statistics->set_preemptions(counters.preemptions);
-  statistics->mutable_prefill_sizes()->Assign(counters.prefill_sizes.begin(), counters.prefill_sizes.end());
-  statistics->mutable_decode_sizes()->Assign(counters.decode_sizes.begin(), counters.decode_sizes.end());
-  statistics->set_prefix_query_tokens(static_cast<uint64_t>(counters.prefix_queries));
-  statistics->set_prefix_hit_tokens(static_cast<uint64_t>(counters.prefix_hits));
-  statistics->set_prefix_stateless_tokens(static_cast<uint64_t>(counters.prefix_stateless));
-  statistics->set_guesses(counters.guesses);
-  statistics->set_guesses_right(counters.guesses_right);
-  statistics->set_guesses_void(counters.guesses_void);
+  statistics.set_micro_batches(counters.micro_batches);
+  statistics.set_prefill_rows(counters.prefill_rows);
+  statistics.set_decode_rows(counters.decode_rows);
+  statistics.set_decode_micro_batches(counters.decode_micro_batches);
+  statistics.set_preemptions(counters.preemptions);
+  statistics.mutable_prefill_sizes()->Assign(counters.prefill_sizes.begin(), counters.prefill_sizes.end());
+  statistics.mutable_decode_sizes()->Assign(counters.decode_sizes.begin(), counters.decode_sizes.end());
+  statistics.set_prefix_query_tokens(static_cast<uint64_t>(counters.prefix_queries));
+  statistics.set_prefix_hit_tokens(static_cast<uint64_t>(counters.prefix_hits));
+  statistics.set_prefix_stateless_tokens(static_cast<uint64_t>(counters.prefix_stateless));
+  statistics.set_guesses(counters.guesses);
+  statistics.set_guesses_right(counters.guesses_right);
+  statistics.set_guesses_void(counters.guesses_void);
   for (const GuesserCounts& guesser : status.guessers) {
     if (guesser.tried == 0) continue;
-    pb::GuesserStatistics* out = statistics->add_guessers();
+    pb::GuesserStatistics* out = statistics.add_guessers();
     out->set_name(guesser.name);
     out->set_tried(guesser.tried);
     out->set_right(guesser.right);
   }
-  const double busy_s = status.busy_us * 1e-6;
-  statistics->set_busy_s(busy_s);
-  statistics->set_bubble(status.bubble);
-  statistics->set_bubble_floor(status.bubble_floor);
+  statistics.set_busy_s(static_cast<double>(status.busy_us) * 1e-6);
+  statistics.set_bubble(status.bubble);
+  statistics.set_bubble_floor(status.bubble_floor);
+  int64_t void_us = 0;
+  for (const EngineStatus::Stage& stage : status.stages) void_us += stage.void_us;
+  statistics.set_void_s(static_cast<double>(void_us) * 1e-6);
+  return statistics;
+}
+
+pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
+  pb::EngineStatus out;
+  pb::JobStatistics* statistics = out.mutable_statistics();
+  *statistics = StatisticsOf(status);
   const int64_t now_us = MonotonicUs();
   for (int stage = 0; stage < roster_->stages(); ++stage) {
     pb::StageSummary* summary = statistics->add_stages();
@@ -136,10 +145,9 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
     const EngineStatus::Stage& work = status.stages[stage];
     summary->set_compute_s(work.compute_us * 1e-6);
     summary->set_send_s(work.send_us * 1e-6);
-    summary->set_wait_s(std::max(0.0, busy_s - summary->compute_s()));
-    statistics->set_void_s(statistics->void_s() + work.void_us * 1e-6);
+    summary->set_wait_s(std::max(0.0, statistics->busy_s() - summary->compute_s()));
     summary->set_hop_us(work.hop_us);
-    summary->set_blocks_used_peak(counters.blocks_used_peak[plan_->full_group()]);
+    summary->set_blocks_used_peak(status.counters.blocks_used_peak[plan_->full_group()]);
     out.add_heartbeat_age_us(std::max<int64_t>(0, now_us - roster_->stage(stage).heard_us));
   }
   out.set_requests_waiting(status.waiting);

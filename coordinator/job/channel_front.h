@@ -13,6 +13,9 @@
 
 namespace stagecoach {
 
+// What the engine counted and measured, without its stages.
+pb::JobStatistics StatisticsOf(const EngineStatus& status);
+
 // What the job agreed on, and how it fares. Not thread-safe.
 class JobReport {
  public:

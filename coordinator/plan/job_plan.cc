@@ -219,7 +219,7 @@ absl::Status SizePool(const pb::ConfigureJob& job, const std::vector<pb::Hello>&
 
 // Guessed rows of a sequence in flight, of so many micro-batches at most.
 int32_t MostGuesses(const pb::ConfigureJob& job, const HyperParameters& hyper, int stages, int32_t in_flight) {
-  if (job.speculate().empty() || job.speculate() == "off") return 0;
+  if (!Speculates(job)) return 0;
   return (job.guess_rows() > 0 ? std::min(job.guess_rows(), in_flight) : MostGuessRows(hyper, stages, in_flight)) - 1;
 }
 

@@ -220,10 +220,11 @@ PromptChunks ChunksOf(int64_t prompt_tokens, int64_t chunk, int64_t window, int6
 }
 
 SpeculationPrediction PredictSpeculation(const PipelineModel& pipeline, double context, double acceptance,
-                                         int most_rows, double guess_s) {
-  CHECK(0 <= acceptance && acceptance <= 1 && most_rows >= 1);
+                                         int most_rows, double guess_s, int in_flight) {
+  CHECK(0 <= acceptance && acceptance <= 1 && most_rows >= 1 && in_flight >= 0);
   SpeculationPrediction result;
-  for (int rows = 1; rows <= most_rows; ++rows) {
+  const int most = in_flight > 0 ? std::min(most_rows, in_flight) : most_rows;
+  for (int rows = 1; rows <= most; ++rows) {
     const RowTimes times = RowTimesOf(pipeline, context, rows);
     const double tokens_per_s = 1 / GuessedTokenSeconds(times, acceptance, rows, guess_s);
     if (tokens_per_s <= result.tokens_per_s * (1 + 1e-9)) continue;  // of equal ones the fewest rows

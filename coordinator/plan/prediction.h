@@ -126,9 +126,10 @@ struct SpeculationPrediction {
   int last_useful_stages = 1;
 };
 inline constexpr double kLeastStageGain = 0.03;
-// acceptance: p, 0 .. 1. most_rows: R at most. guess_s: that a guess takes its guesser; 0: nothing that shows.
+// acceptance: p, 0 .. 1. most_rows: R at most, of any number of stages. guess_s: that a guess takes its guesser; 0:
+// nothing that shows. in_flight: micro-batches of this pipeline, which bound its R too; 0: as many as there are rows.
 SpeculationPrediction PredictSpeculation(const PipelineModel& pipeline, double context, double acceptance,
-                                         int most_rows, double guess_s = 0);
+                                         int most_rows, double guess_s = 0, int in_flight = 0);
 
 // The chunks of a prompt. If there are more than `most`, evenly spaced samples, each standing for `each` chunks: costs
 // are nearly linear in the history. `window`: see StepLoad.

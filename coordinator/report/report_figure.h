@@ -53,7 +53,8 @@ double OfferedRate(const SweepCell& cell);
 // be less than what is offered even where all of them ended.
 double ServedShare(const SweepPoint& run);
 
-// Throughput over stages; the throughput of a stage where each has the same work; throughput over cores.
+// Throughput over stages; one user's over stages, where guesses keep them busy; the throughput of a stage where each
+// has the same work; throughput over cores.
 std::vector<ReportFigure> ScalingFigures(const CellPointers& cells);
 // The Pareto front; the gaps between tokens and the wait for the first one over the throughput; what open loads offer
 // and get; goodput; percentiles.

@@ -1,4 +1,4 @@
-// How throughput grows with stages and cores.
+// How throughput and one user's speed grow with stages and cores.
 
 #include <algorithm>
 #include <functional>
@@ -226,11 +226,68 @@ void AddWeakScaling(const CellPointers& cells, const LoadKind& kind, std::vector
       MakeXyFigure(kind.prefix + "weak-scaling", sentence + LeftOutSentence(left_out), std::move(chart), shown));
 }
 
+// Tokens/s of one user, once the first one has come.
+Spread UserRate(const SweepCell& cell) {
+  return cell.Of([](const SweepPoint& run) { return run.result.itl_s.mean > 0 ? 1 / run.result.itl_s.mean : 0; });
+}
+
+// The most that guesses give over a run without them that is alike in all else, measured or simulated; nothing where no
+// two are alike.
+std::string GuessSentence(const CellPointers& shown, const CellLabels& labels, bool simulated) {
+  const SweepCell *without = nullptr, *with = nullptr;
+  double most = 0;
+  const CellPointers of_world = Where(shown, [&](const SweepCell& cell) { return cell.simulated == simulated; });
+  for (const CellPointers& alike : GroupCells(of_world, {SweepField::kSpeculate, SweepField::kAcceptance})) {
+    const auto base = std::find_if(alike.begin(), alike.end(), [](const SweepCell* cell) { return !cell->guesses(); });
+    if (base == alike.end()) continue;
+    for (const SweepCell* cell : alike) {
+      const double gain = UserRate(*cell).median / UserRate(**base).median;
+      if (cell->guesses() && gain > most) most = gain, with = cell, without = *base;
+    }
+  }
+  if (with == nullptr) return "";
+  return absl::StrCat(simulated ? "Simulated, one" : "One", " user of ", FieldText(*with, SweepField::kStages), " has ",
+                      FigureText(most), " times the tokens/s that there are without guesses (", labels.Of(*with),
+                      "): ", FigureText(UserRate(*with).median), " against ", FigureText(UserRate(*without).median),
+                      ". ");
+}
+
+// Of one request at a time. Without guesses a token takes the way through all stages, however many there are.
+void AddOneUser(const CellPointers& cells, const LoadKind& kind, std::vector<ReportFigure>* figures) {
+  const CellPointers alone = Where(cells, [](const SweepCell& cell) {
+    return cell.config.concurrency == 1 && !cell.prefill_only() && UserRate(cell).median > 0;
+  });
+  if (std::none_of(alone.begin(), alone.end(), [](const SweepCell* cell) { return cell->guesses(); })) return;
+  size_t left_out = 0;
+  const std::vector<CellPointers> groups =
+      FastestGroups(GrowingGroups(alone, {SweepField::kStages}, StagesOf), kMostSeries, &left_out);
+  if (groups.empty()) return;
+  const CellPointers shown = Joined(groups);
+  const CellLabels labels(shown, {SweepField::kStages});
+  XyChart chart;
+  chart.title = "Tokens/s of one user over stages";
+  chart.x = CountAxis("stages", shown, StagesOf);
+  chart.y.label = kind.rate;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    ChartSeries series = SeriesOf(labels.Of(*groups[i][0]), i, *groups[i][0]);
+    for (const SweepCell* cell : groups[i]) {
+      const Spread y = UserRate(*cell);
+      series.points.push_back(SpreadPoint(
+          StagesOf(*cell), y, PointText(*cell, series.label, absl::StrCat(FigureText(y.median), " ", kind.rate))));
+    }
+    chart.series.push_back(std::move(series));
+  }
+  const std::string gains = GuessSentence(shown, labels, false) + GuessSentence(shown, labels, true);
+  figures->push_back(MakeXyFigure("one-user",
+                                  absl::StrCat(gains, "The first token is not counted.", LeftOutSentence(left_out)),
+                                  std::move(chart), shown));
+}
+
 }  // namespace
 
 std::vector<ReportFigure> ScalingFigures(const CellPointers& cells) {
   std::vector<ReportFigure> figures;
-  for (const auto add : {AddStrongScaling, AddWeakScaling, AddCoreScaling}) {
+  for (const auto add : {AddOneUser, AddStrongScaling, AddWeakScaling, AddCoreScaling}) {
     for (const LoadKind& kind :
          {LoadKind{false, "", "output tokens/s"}, LoadKind{true, "prefill-", "prompt tokens/s"}}) {
       const CellPointers of_kind = Where(cells, [&](const SweepCell& cell) {

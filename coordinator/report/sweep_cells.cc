@@ -31,9 +31,9 @@ constexpr SweepField kFollowers[] = {
 // What PointName says.
 constexpr SweepField kNamedFields[] = {SweepField::kStages,       SweepField::kThreads,      SweepField::kConcurrency,
                                        SweepField::kArrivals,     SweepField::kPrompt,       SweepField::kOutput,
-                                       SweepField::kPolicy,       SweepField::kDecodeGroups, SweepField::kMicroBatches,
-                                       SweepField::kPrefillChunk, SweepField::kChunking,     SweepField::kWireType,
-                                       SweepField::kLink};
+                                       SweepField::kSpeculate,    SweepField::kAcceptance,   SweepField::kPolicy,
+                                       SweepField::kDecodeGroups, SweepField::kMicroBatches, SweepField::kPrefillChunk,
+                                       SweepField::kChunking,     SweepField::kWireType,     SweepField::kLink};
 
 // The fields that alone may set a follower that is no choice but a fact of the world: hosts follow stages, and no
 // chunk. None: any field may.
@@ -92,6 +92,10 @@ std::string Exactly(double value, double tolerance, const std::string& text, abs
 }
 
 std::string SecondsText(double seconds) { return Exactly(seconds, kOfFloats, DurationText(seconds), "s"); }
+
+std::string AcceptanceText(double share) {
+  return share > 0 ? absl::StrCat("acceptance ", Exactly(share, kOfFloats, absl::StrCat(share), "of the tokens")) : "";
+}
 
 std::string KvCacheText(uint64_t bytes) {
   return bytes == 0 ? "KV cache from free memory"
@@ -177,9 +181,10 @@ void NameModels(std::vector<SweepCell>* cells) {
   }
 }
 
-// Always shown if they differ: the split of the pipeline, the load, and what is not real.
+// Always shown if they differ: the split of the pipeline, the load, who guesses, and what is not real.
 bool AlwaysShown(SweepField field) {
-  return field <= SweepField::kArrivals || field == SweepField::kSimulated || field == SweepField::kLink;
+  return field <= SweepField::kArrivals || field == SweepField::kSpeculate || field == SweepField::kAcceptance ||
+         field == SweepField::kSimulated || field == SweepField::kLink;
 }
 
 bool IsShown(const SweepCell& cell, SweepField field) {
@@ -317,6 +322,9 @@ std::string FieldText(const SweepCell& cell, SweepField field) {
     case SweepField::kArrivals: return absl::StrCat(config.arrivals, " arrivals");
     case SweepField::kPrompt: return absl::StrCat("prompt ", config.prompt);
     case SweepField::kOutput: return absl::StrCat("output ", config.output);
+    case SweepField::kSpeculate:
+      return cell.guesses() ? absl::StrCat("guesses (", NameOf(kSpeculations, config.speculate), ")") : "no guesses";
+    case SweepField::kAcceptance: return AcceptanceText(config.acceptance);
     case SweepField::kPolicy: return absl::StrCat("policy ", PolicyName(config.policy));
     case SweepField::kDecodeGroups: return CountText(config.decode_groups, "decode group", "decode groups fitted");
     case SweepField::kMicroBatches: return CountText(config.micro_batches, "micro-batch", "a micro-batch a stage");

@@ -49,6 +49,7 @@ struct SweepCell {
   bool open_load() const { return config.arrivals != "closed"; }
   // Only one token comes out of each prompt: what is measured is prefill.
   bool prefill_only() const { return config.output == "1"; }
+  bool guesses() const { return config.speculate != Speculate::kOff; }
   // What counts as its throughput: prompt tokens/s where only prefill is measured, else output tokens/s.
   Spread Throughput() const;
   Spread Of(const std::function<double(const SweepPoint&)>& value) const;
@@ -70,6 +71,8 @@ enum class SweepField {
   kArrivals,
   kPrompt,
   kOutput,
+  kSpeculate,
+  kAcceptance,
   kPolicy,
   kDecodeGroups,
   kMicroBatches,

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <string>
 #include <utility>
@@ -57,7 +56,8 @@ struct SequenceSpec {
   std::string salt;  // what is stored of this one serves only those of the same salt
   // A compiled grammar that the output follows; empty: none. At most kMaxDefinitionBytes. The scheduler takes it out.
   std::string grammar;
-  std::vector<TokenId> prediction;  // what much of the output is expected to be; serves guesses
+  // What much of the output is expected to be; serves guesses. The engine takes it out.
+  std::vector<TokenId> prediction;
   // Whom it is for: requests of one tenant share what its weight gives it (coordinator/schedule/waiting_queue.h).
   std::string tenant;
   double weight = 1;  // of kWeightRange
@@ -125,7 +125,7 @@ class Sequence {
   int64_t confirmed = 0;   // of those, rows whose micro-batch has come back
   int32_t slices_in_flight = 0;
   // Decoding: what was sent for the positions [tokens(), handed_out), whose rows may yet prove wrong.
-  std::deque<TokenId> guesses;
+  std::vector<TokenId> guesses;
   // With recurrent states: the slot of the state behind each of them; state_slot is that behind the row before.
   std::vector<SlotId> guess_slots;
   int64_t furthest = 0;       // most rows ever handed out since it was opened: its tables cover these, and never shrink

@@ -16,8 +16,8 @@ class GuessFeed {
   virtual ~GuessFeed() = default;
   // Whether micro-batch `number` may have guesses at all, while `in_flight` others are on their way.
   virtual bool MayGuess(uint64_t number, int32_t in_flight) = 0;
-  // The token at position sequence.handed_out, behind its tokens and its guesses in flight; kNoToken: none. It may be
-  // any number, and may yet not be sent: Sequence::guesses says what was.
+  // The token at position sequence.handed_out, behind its tokens and its guesses in flight; kNoToken: none. Else a
+  // token of the vocabulary, which the stages check. It may yet not be sent: Sequence::guesses says what was.
   virtual TokenId GuessFor(const Sequence& sequence) = 0;
 };
 

@@ -41,14 +41,16 @@ TokenId Scheduler::NextGuess(const Sequence& sequence) const {
   const SequenceSpec& spec = sequence.spec();
   if (sequence.slices_in_flight > options_.most_guesses || sequence.handed_out >= MostRows(spec)) return kNoToken;
   if (options_.state_slots > 0 && guess_slots_ >= spare_slots_) return kNoToken;
+  const bool somebody_lacks_blocks = queue_.in_turn() > 0 && running() < options_.max_num_seqs;
   for (size_t group = 0; group < blocks_.groups(); ++group) {
     const int64_t lacking = BlocksLacking(sequence, group, sequence.handed_out + 1);
-    if (lacking > 0 && blocks_.available(group) - promised_blocks_[group] < lacking) return kNoToken;
+    if (lacking == 0) continue;
+    if (somebody_lacks_blocks || blocks_.available(group) - promised_blocks_[group] < lacking) return kNoToken;
   }
   const TokenId token = guess_feed_->GuessFor(sequence);
   const std::vector<TokenId>& ends = spec.sampling.end_tokens;
-  if (token < 0 || IsStop(spec, token) || std::find(ends.begin(), ends.end(), token) != ends.end()) return kNoToken;
-  return token;
+  const bool ends_it = IsStop(spec, token) || std::find(ends.begin(), ends.end(), token) != ends.end();
+  return ends_it ? kNoToken : token;
 }
 
 void Scheduler::HandOutGuess(Sequence& sequence, TokenId token, Draft& draft) {
@@ -85,7 +87,7 @@ void Scheduler::TakeGuessOutcome(Sequence& sequence, SequenceEvent& event) {
   if (sequence.guesses.front() == sequence.last_token()) {
     event.guess = SequenceEvent::Guess::kRight;
     ++counters_.guesses_right;
-    sequence.guesses.pop_front();
+    sequence.guesses.erase(sequence.guesses.begin());
     if (sequence.guess_slots.empty()) return;
     blocks_.DropSlot(std::exchange(sequence.state_slot, sequence.guess_slots.front()));
     sequence.guess_slots.erase(sequence.guess_slots.begin());

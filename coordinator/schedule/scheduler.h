@@ -69,7 +69,8 @@
 //   Sent       last, in a micro-batch without prompt rows while none in flight has any and fewer than guess_places()
 //              are in flight: of each decoding sequence a row for the token guessed behind those in flight. Never for a
 //              stop token, nor behind the last possible row.
-//   Blocks     beyond all that running sequences were promised, or none; so nobody is preempted for a guess.
+//   Blocks     new ones only beyond all that running sequences were promised, and only while nobody in turn waits that
+//              max_num_seqs would let in. The sequence keeps them behind a miss.
 //   Outcome    a guess proves right or wrong when the token at its position becomes known. Wrong: the next row of the
 //              sequence is the right one at that position, and leaves at once. The rows behind the wrong one are void.
 //              They count as in flight until they come back, and change nothing then.

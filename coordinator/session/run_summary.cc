@@ -32,20 +32,6 @@ void AddGuessers(const Guessers& earlier, Guessers* guessers) {
   }
 }
 
-// Of the first `stages`: what they computed, and how long the ideal pipeline took for it, all of them together.
-struct IdealTime {
-  double compute_s = 0, span_s = 0;
-};
-IdealTime IdealOf(const pb::JobStatistics& statistics, int stages) {
-  IdealTime ideal;
-  for (int i = 0; i < std::min(stages, statistics.stages_size()); ++i) {
-    ideal.compute_s += statistics.stages(i).compute_s();
-  }
-  ideal.compute_s = std::max(0.0, ideal.compute_s - statistics.void_s());  // it is no work
-  if (statistics.bubble_floor() < 1) ideal.span_s = ideal.compute_s / (1 - statistics.bubble_floor());
-  return ideal;
-}
-
 }  // namespace
 
 std::string CpuList(const pb::StageSummary& stage) {
@@ -73,6 +59,29 @@ double RowsAPass(const pb::JobStatistics& job) {
 
 double DecodeRowsAPass(const pb::JobStatistics& job) {
   return SafeRate(static_cast<double>(job.decode_rows()), static_cast<double>(job.decode_micro_batches()));
+}
+
+double AcceptedShare(const pb::JobStatistics& job, const pb::JobStatistics& before) {
+  double tried = 0, right = 0;
+  const auto add = [&](const pb::JobStatistics& statistics, double sign) {
+    for (const pb::GuesserStatistics& guesser : statistics.guessers()) {
+      tried += sign * static_cast<double>(guesser.tried());
+      right += sign * static_cast<double>(guesser.right());
+    }
+  };
+  add(job, 1);
+  add(before, -1);
+  return SafeRate(right, tried);
+}
+
+IdealTime IdealOf(const pb::JobStatistics& statistics, int stages) {
+  IdealTime ideal;
+  for (int i = 0; i < std::min(stages, statistics.stages_size()); ++i) {
+    ideal.compute_s += statistics.stages(i).compute_s();
+  }
+  ideal.compute_s = std::max(0.0, ideal.compute_s - statistics.void_s());  // it is no work
+  if (statistics.bubble_floor() < 1) ideal.span_s = ideal.compute_s / (1 - statistics.bubble_floor());
+  return ideal;
 }
 
 double TotalRate(const RunTotals& totals) {

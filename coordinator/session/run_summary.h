@@ -44,6 +44,17 @@ double TotalRate(const RunTotals& totals);
 double RowsAPass(const pb::JobStatistics& job);
 double DecodeRowsAPass(const pb::JobStatistics& job);
 
+// Of the guesses that were judged since `before`: those that proved right. One behind a wrong guess is void and not
+// judged. 0: none was.
+double AcceptedShare(const pb::JobStatistics& job, const pb::JobStatistics& before = {});
+
+// Of the first `stages`: what they computed and was not void, and how long the ideal pipeline takes for it, all stages
+// together. The bubble's floor is the share of that span in which they do not compute.
+struct IdealTime {
+  double compute_s = 0, span_s = 0;
+};
+IdealTime IdealOf(const pb::JobStatistics& statistics, int stages);
+
 // The CPUs a stage's threads are bound to, such as "0-3,8"; "any" when they are not bound.
 std::string CpuList(const pb::StageSummary& stage);
 

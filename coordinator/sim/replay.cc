@@ -81,9 +81,10 @@ absl::Status CheckRecords(absl::Span<const StepRecord> records) {
 absl::StatusOr<SchedulerOptions> OptionsOf(const RecordedJob& job) {
   SchedulerOptions options = {job, job, {.experts = job.experts, .chosen = job.experts_chosen}};
   RETURN_IF_ERROR(ValidateSchedulerOptions(options));
-  if (job.decode_groups < 1 || job.decode_groups > std::max(job.micro_batches, job.most_groups)) {
-    return absl::InvalidArgumentError(absl::StrCat("the step log's job has ", job.decode_groups, " decode groups, but ",
-                                                   std::max(job.micro_batches, job.most_groups),
+  const int32_t most = std::max(job.micro_batches, job.most_groups);
+  if (job.decode_groups < 1 || job.decode_groups > most || job.guess_places > most) {
+    return absl::InvalidArgumentError(absl::StrCat("the step log's job has ", job.decode_groups, " decode groups and ",
+                                                   job.guess_places, " places for guesses, but ", most,
                                                    " micro-batches in flight"));
   }
   return options;
@@ -340,6 +341,7 @@ absl::StatusOr<ReplayedJob> ReplayJob(absl::Span<const StepRecord> records) {
   VirtualClock clock;
   Scheduler scheduler(options);
   scheduler.SetDecodeGroups(job.decode_groups);
+  scheduler.SetGuessPlaces(job.guess_places);
   const RecordedTokens contents(records);
   RecordedPipeline pipeline(records, &contents, &scheduler, &clock);
   RecordedGuesses guesses(records, &contents, &pipeline);

@@ -12,7 +12,11 @@ namespace {
 
 constexpr uint64_t kGuessStream = 0x9e55;
 
-using OutputOutcomes = std::vector<std::optional<bool>>;  // by place in the output
+// Of a request of a log.
+struct RequestOutcomes {
+  int64_t prompt_tokens = 0;
+  std::map<int64_t, bool> right;  // by place in the output, where it was guessed
+};
 
 }  // namespace
 
@@ -26,34 +30,33 @@ SimOutcomes ByChance(double acceptance, uint64_t seed) {
 
 SimOutcomes ByLog(const std::vector<StepRecord>& records, std::vector<int64_t> prompt_tokens) {
   CHECK(!prompt_tokens.empty());
-  std::map<SequenceId, int64_t> prompts;  // of the log
-  std::map<SequenceId, OutputOutcomes> outputs;
+  std::map<SequenceId, RequestOutcomes> sequences;
   bool any = false;
   for (const StepRecord& record : records) {
-    if (record.number == 0 && !prompts.empty()) break;  // the next job numbers sequences anew
+    if (record.number == 0 && !sequences.empty()) break;  // the next job numbers sequences anew
     for (const RecordedCommand& command : record.inputs.commands) {
-      if (!command.cancel) prompts[command.sequence] = command.prompt_tokens;
+      if (!command.cancel) sequences[command.sequence].prompt_tokens = command.prompt_tokens;
     }
     for (const StepRecord::Slice& slice : record.slices) {
-      const auto prompt = prompts.find(slice.sequence);
-      if (slice.guess == GuessRecord::kNone || prompt == prompts.end()) continue;
-      OutputOutcomes& output = outputs[slice.sequence];
-      const auto place = static_cast<size_t>(std::max<int64_t>(slice.start - prompt->second, 0));
-      if (output.size() <= place) output.resize(place + 1);
-      // Sent again behind a rewind, it may have held then.
-      output[place] = output[place].value_or(false) || slice.guess == GuessRecord::kRight;
+      const auto found = sequences.find(slice.sequence);
+      if (slice.guess == GuessRecord::kNone || found == sequences.end()) continue;
+      RequestOutcomes& request = found->second;
+      bool& right = request.right[std::max<int64_t>(slice.start - request.prompt_tokens, 0)];
+      right = right || slice.guess == GuessRecord::kRight;  // sent again behind a rewind, it may have held then
       any = true;
     }
   }
   if (!any) return nullptr;
-  std::vector<OutputOutcomes> requests;
-  requests.reserve(outputs.size());
-  for (auto& [sequence, output] : outputs) requests.push_back(std::move(output));
-  return [requests = std::make_shared<const std::vector<OutputOutcomes>>(std::move(requests)),
+  std::vector<RequestOutcomes> requests;
+  requests.reserve(sequences.size());
+  for (auto& [sequence, request] : sequences) requests.push_back(std::move(request));
+  return [requests = std::make_shared<const std::vector<RequestOutcomes>>(std::move(requests)),
           prompts_of = std::move(prompt_tokens)](SequenceId sequence, int64_t position) -> std::optional<bool> {
-    const OutputOutcomes& output = (*requests)[(sequence - 1) % requests->size()];
+    const std::map<int64_t, bool>& right = (*requests)[(sequence - 1) % requests->size()].right;
     const int64_t place = position - prompts_of[(sequence - 1) % prompts_of.size()];
-    return place < 0 ? std::nullopt : output[static_cast<size_t>(place) % output.size()];
+    if (place < 0 || right.empty()) return std::nullopt;
+    const auto found = right.find(place % (right.rbegin()->first + 1));
+    return found == right.end() ? std::nullopt : std::optional<bool>(found->second);
   };
 }
 

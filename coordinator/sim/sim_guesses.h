@@ -23,9 +23,10 @@ using SimOutcomes = std::function<std::optional<bool>(SequenceId sequence, int64
 // Each guess with this probability, by itself.
 SimOutcomes ByChance(double acceptance, uint64_t seed);
 
-// As the guesses of a step log were, which lists them in the order of its requests: the n-th request of the simulation
-// has those of the n-th of the log, from its first output token on, and goes on from the start behind their end. A
-// position whose guess never held counts as wrong. Of the first job of the log. nullptr: it has no guesses.
+// As the guesses of a step log's first job were: the n-th request of the simulation has those of the n-th of the log,
+// from its first output token on, and goes on from the start behind the last one. A position whose guess never held
+// counts as wrong; of a request without guesses nobody guesses. A simulated loss of a stage numbers requests from 1
+// anew: those that go on then have the outcomes of others. nullptr: the log has no guesses.
 // `prompt_tokens`: of each request of the simulation; one at least.
 SimOutcomes ByLog(const std::vector<StepRecord>& records, std::vector<int64_t> prompt_tokens);
 

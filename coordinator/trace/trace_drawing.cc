@@ -22,12 +22,21 @@ constexpr int64_t kFirstRequestLane = 1 << 20, kRequestLanes = 1 << 30;
 
 // Names of colours that the format knows; viewers that do not heed them choose by the name of the event.
 const char* ColourOf(const TraceStep& step) {
+  if (step.prefill_rows == 0 && step.decode_rows == 0 && step.guessed_rows() > 0) {
+    return step.void_rows() == step.guessed_rows() ? "terrible" : "rail_animation";
+  }
   if (step.decode_rows == 0) return "thread_state_running";
   return step.prefill_rows == 0 ? "thread_state_iowait" : "thread_state_runnable";
 }
 
 // By StageState; nothing where the stage does not wait.
 constexpr const char* kWaitNames[kStageStates] = {"", "", "wait for upstream", "wait for downstream", "idle"};
+
+// Arguments of a step that has guessed rows.
+std::string GuessesOf(const TraceStep& step) {
+  if (step.guessed_rows() == 0) return "";
+  return absl::StrCat(",\"guessed_rows\":", step.guessed_rows(), ",\"void_rows\":", step.void_rows());
+}
 
 class Drawing {
  public:
@@ -174,6 +183,7 @@ class Drawing {
   }
 
   void TakeSlice(const TraceSlice& slice, const TraceStep& step, Request* request) {
+    if (slice.guess == GuessRecord::kVoid) return;  // the row that is right for its position comes later
     if (request->phase == "queued") {
       EndPhase(step.submit_us, "prefill", request);
     } else if (slice.start < request->next_row) {
@@ -210,7 +220,7 @@ class Drawing {
       const std::string number = absl::StrCat("\"micro_batch\":", step.number);
       Span(pid, TraceThread(pid, kCompute), TraceStepName(step), span.start_us, span.end_us,
            absl::StrCat(R"(,"cname":")", ColourOf(step), R"(","args":{)", number,
-                        ",\"prefill_rows\":", step.prefill_rows, ",\"decode_rows\":", step.decode_rows,
+                        ",\"prefill_rows\":", step.prefill_rows, ",\"decode_rows\":", step.decode_rows, GuessesOf(step),
                         ",\"waited_us\":", span.start_us - span.received_us, "}"));
       if (span.send_end_us <= std::max(span.send_start_us, sent_us)) continue;
       Span(pid, TraceThread(pid, kSend), "send", std::max(span.send_start_us, sent_us), span.send_end_us,

@@ -14,7 +14,8 @@ namespace stagecoach {
 //   rank 0, the coordinator   micro-batches in flight (async spans), its turns, counters of requests, of micro-batches
 //                             in flight and of KV blocks
 //   requests                  a lane for each: queued, prefill, decode, preempted
-//   each stage                the lanes compute (prefill, decode and mixed steps, each kind in a colour of its own),
+//   each stage                the lanes compute (prefill, decode and mixed steps, steps of guesses alone, and of void
+//                             guesses alone, each kind in a colour of its own),
 //                             send (frames, side by side cut to follow each other) and wait (what for, trace_summary.h)
 // A flow of arrows follows every micro-batch from the coordinator's turn through the stages.
 //

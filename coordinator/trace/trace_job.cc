@@ -131,6 +131,18 @@ int64_t TraceJob::end_us() const {
   return end;
 }
 
+int64_t TraceStep::rows() const { return prefill_rows + decode_rows + guessed_rows(); }
+
+int64_t TraceStep::guessed_rows() const {
+  return std::count_if(slices.begin(), slices.end(),
+                       [](const TraceSlice& slice) { return slice.guess != GuessRecord::kNone; });
+}
+
+int64_t TraceStep::void_rows() const {
+  return std::count_if(slices.begin(), slices.end(),
+                       [](const TraceSlice& slice) { return slice.guess == GuessRecord::kVoid; });
+}
+
 int64_t TraceJob::missing() const {
   if (steps.empty()) return 0;
   return static_cast<int64_t>(steps.back().number - steps.front().number + 1) - static_cast<int64_t>(steps.size());
@@ -141,7 +153,7 @@ TraceStep TraceStepOf(const StepRecord& record) {
   step.number = record.number;
   step.shutdown = record.shutdown;
   step.decode_rows = record.decode_rows();
-  step.prefill_rows = record.rows() - step.decode_rows;
+  step.prefill_rows = record.rows() - step.decode_rows - record.guess_rows();
   step.sequences = static_cast<int64_t>(record.slices.size());
   step.ready_us = record.ready_us;
   step.submit_us = record.submit_us;
@@ -151,7 +163,7 @@ TraceStep TraceStepOf(const StepRecord& record) {
     step.commands.push_back({command.cancel, command.request, command.sequence, command.at_us, command.prompt_tokens});
   }
   for (const StepRecord::Slice& slice : record.slices) {
-    step.slices.push_back({slice.sequence, slice.start, slice.count, slice.sample});
+    step.slices.push_back({slice.sequence, slice.start, slice.count, slice.sample, slice.guess});
   }
   for (const StageTimes& times : record.times) {
     step.stages.push_back(

@@ -48,10 +48,12 @@ struct TraceCommand {
   friend bool operator==(const TraceCommand&, const TraceCommand&) = default;
 };
 // Rows of one sequence in a micro-batch: positions [start, start + count). `sample`: its next token follows from them.
+// `guess`: its one token was a guess.
 struct TraceSlice {
   uint64_t sequence = 0;
   int64_t start = 0, count = 0;
   bool sample = false;
+  GuessRecord guess = GuessRecord::kNone;
   friend bool operator==(const TraceSlice&, const TraceSlice&) = default;
 };
 
@@ -64,6 +66,10 @@ struct TraceStep {
   std::vector<TraceSpan> stages;       // [stages]
   std::vector<TraceCommand> commands;  // since the micro-batch before, in order
   std::vector<TraceSlice> slices;      // of the micro-batch
+
+  int64_t rows() const;  // of its slices; prefill_rows and decode_rows leave guesses out
+  int64_t guessed_rows() const;
+  int64_t void_rows() const;  // of these
 };
 
 // How a stage's clock was brought to the engine's.

@@ -115,12 +115,18 @@ bool TakeCommand(const Json& entry, int64_t from_us, TraceCommand* command) {
   return true;
 }
 
+// Behind a slice whose token was a guess: one that held, and one that proved void.
+constexpr char kRightMark[] = "?", kVoidMark[] = "!";
+
 // A string, for viewers list the numbers of a list one by one: "7:512+64 8:130+1*" is sequence 7, rows 512 to 575, and
-// of 8 row 130, from which its next token follows.
+// of 8 row 130, from which its next token follows; "8:131+1*?" its successor, which was guessed right.
 void AppendSlices(const std::vector<TraceSlice>& slices, std::string* lines) {
   const char* separator = "";
   for (const TraceSlice& slice : slices) {
-    absl::StrAppend(lines, separator, slice.sequence, ":", slice.start, "+", slice.count, slice.sample ? "*" : "");
+    absl::StrAppend(lines, separator, slice.sequence, ":", slice.start, "+", slice.count, slice.sample ? "*" : "",
+                    slice.guess == GuessRecord::kRight  ? kRightMark
+                    : slice.guess == GuessRecord::kVoid ? kVoidMark
+                                                        : "");
     separator = " ";
   }
 }
@@ -128,6 +134,11 @@ void AppendSlices(const std::vector<TraceSlice>& slices, std::string* lines) {
 bool TakeSlices(absl::string_view text, std::vector<TraceSlice>* slices) {
   for (absl::string_view part : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
     TraceSlice& slice = slices->emplace_back();
+    if (absl::ConsumeSuffix(&part, kRightMark)) {
+      slice.guess = GuessRecord::kRight;
+    } else if (absl::ConsumeSuffix(&part, kVoidMark)) {
+      slice.guess = GuessRecord::kVoid;
+    }
     slice.sample = absl::ConsumeSuffix(&part, "*");
     const std::pair<absl::string_view, absl::string_view> at = absl::StrSplit(part, absl::MaxSplits(':', 1));
     const std::pair<absl::string_view, absl::string_view> rows = absl::StrSplit(at.second, absl::MaxSplits('+', 1));
@@ -155,6 +166,9 @@ bool TakeSpan(const Json& entry, int64_t from_us, TraceSpan* span) {
 }  // namespace
 
 const char* TraceStepName(const TraceStep& step) {
+  if (step.prefill_rows == 0 && step.decode_rows == 0 && step.guessed_rows() > 0) {
+    return step.void_rows() == step.guessed_rows() ? "guess (void)" : "guess";
+  }
   if (step.decode_rows == 0) return "prefill";
   return step.prefill_rows == 0 ? "decode" : "mixed";
 }

@@ -1,6 +1,7 @@
 #include "coordinator/trace/trace_summary.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace stagecoach {
@@ -76,6 +77,12 @@ std::vector<Need> NeedsOf(const TraceJob& job) {
   return needs;
 }
 
+// Of what the stages computed for this step: the part that proved void.
+double VoidShare(const TraceStep& step) {
+  const int64_t voids = step.void_rows();
+  return voids == 0 ? 0 : static_cast<double>(voids) / static_cast<double>(std::max(step.rows(), voids));
+}
+
 double AtLeast0(int64_t us) { return static_cast<double>(std::max<int64_t>(us, 0)); }
 
 // The run under `kept`; returns the time with work.
@@ -136,7 +143,8 @@ StateSums SumStates(const std::vector<StateSpan>& spans) {
   return sums;
 }
 
-BubbleCauses FindBubbleCauses(const TraceJob& job) {
+// void_us: of all stages together.
+BubbleCauses FindBubbleCauses(const TraceJob& job, double void_us) {
   BubbleCauses causes;
   if (job.steps.empty() || job.header.stages.empty()) return causes;
   const std::vector<Need> needs = NeedsOf(job);
@@ -144,12 +152,14 @@ BubbleCauses FindBubbleCauses(const TraceJob& job) {
   for (const TraceStep& step : job.steps) {
     for (const TraceSpan& span : step.stages) compute_us += AtLeast0(span.end_us - span.start_us);
   }
-  const double least_us = compute_us / static_cast<double>(job.stages());
+  const double stages = job.stages();
+  const double least_us = compute_us / stages, useful_us = std::max(0.0, compute_us - void_us) / stages;
   KeptObstacles kept;
   double with_us = std::max(least_us, Replay(job, needs, kept).BusyUs());
   causes.busy_us = with_us;
   if (with_us <= 0) return causes;
-  causes.bubble = 1 - least_us / with_us;
+  causes.bubble = 1 - useful_us / with_us;
+  causes.void_guesses = (least_us - useful_us) / with_us;
   const std::pair<bool KeptObstacles::*, double*> steps[] = {{&KeptObstacles::turns, &causes.coordinator},
                                                              {&KeptObstacles::hops, &causes.hop},
                                                              {&KeptObstacles::imbalance, &causes.imbalance},
@@ -159,7 +169,7 @@ BubbleCauses FindBubbleCauses(const TraceJob& job) {
     const double without_us = std::clamp(Replay(job, needs, kept).BusyUs(), least_us, with_us);
     *share = (with_us - without_us) / causes.busy_us;
     with_us = without_us;
-    if (obstacle == &KeptObstacles::hops && with_us > 0) causes.floor = 1 - least_us / with_us;
+    if (obstacle == &KeptObstacles::hops && with_us > 0) causes.floor = 1 - useful_us / with_us;
   }
   causes.fill_drain = (with_us - least_us) / causes.busy_us;
   return causes;
@@ -189,12 +199,18 @@ TraceSummary SummarizeTrace(const TraceJob& job) {
   TraceSummary summary;
   summary.wall_us = job.end_us() - job.begin_us();
   summary.micro_batches = static_cast<int64_t>(job.steps.size());
+  summary.void_us.resize(job.header.stages.size());
   for (const TraceStep& step : job.steps) {
     summary.prefill_rows += step.prefill_rows;
     summary.decode_rows += step.decode_rows;
+    summary.guessed_rows += step.guessed_rows();
+    summary.void_rows += step.void_rows();
+    for (size_t stage = 0; stage < summary.void_us.size(); ++stage) {
+      summary.void_us[stage] += VoidShare(step) * AtLeast0(step.stages[stage].end_us - step.stages[stage].start_us);
+    }
   }
   for (int stage = 0; stage < job.stages(); ++stage) summary.stages.push_back(SumStates(StageStates(job, stage)));
-  summary.causes = FindBubbleCauses(job);
+  summary.causes = FindBubbleCauses(job, std::accumulate(summary.void_us.begin(), summary.void_us.end(), 0.0));
   return summary;
 }
 

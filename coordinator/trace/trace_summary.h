@@ -44,14 +44,15 @@ using StateSums = std::array<int64_t, kStageStates>;  // microseconds
 //   4. and every stage takes the stages' mean for a micro-batch     imbalance
 //   5. and nothing waits for a result, only for its command         too few sequences (in flight)
 //   6. all stages compute all the time                              fill and drain, and steps of unequal length
+//   7. and nothing that proved void                                 void guesses: computed, but no work
 // Obstacles overlap, so the shares depend on this order. Time without work (nothing in flight, and no turn under way)
 // is in none of them: it is owed to the requests.
 struct BubbleCauses {
   double busy_us = 0;  // time with work, in the replay of the run as it was
-  double bubble = 0;   // 1 - sum of compute / (stages * busy): the sum of the shares
+  double bubble = 0;   // 1 - sum of (compute - void) / (stages * busy): the sum of the shares
   // The bubble of replay 3: this work on these stages, were hops and turns to take no time.
   double floor = 0;
-  double coordinator = 0, hop = 0, imbalance = 0, few_sequences = 0, fill_drain = 0;
+  double coordinator = 0, hop = 0, imbalance = 0, few_sequences = 0, fill_drain = 0, void_guesses = 0;
 
   const char* Main() const;  // the name of the largest share; empty without a bubble
 };
@@ -62,12 +63,15 @@ inline constexpr struct {
                      {"imbalance", "imbalance", &BubbleCauses::imbalance},
                      {"fill and drain", "fill_and_drain", &BubbleCauses::fill_drain},
                      {"hop", "hop", &BubbleCauses::hop},
-                     {"coordinator", "coordinator", &BubbleCauses::coordinator}};
+                     {"coordinator", "coordinator", &BubbleCauses::coordinator},
+                     {"void guesses", "void_guesses", &BubbleCauses::void_guesses}};
 
 struct TraceSummary {
   int64_t wall_us = 0;  // from the first submission to the last result
-  int64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0;
+  int64_t micro_batches = 0, prefill_rows = 0, decode_rows = 0, guessed_rows = 0;
+  int64_t void_rows = 0;          // of the guessed ones
   std::vector<StateSums> stages;  // each adds up to wall_us exactly
+  std::vector<double> void_us;    // [stages] of what it computed: for rows that proved void
   BubbleCauses causes;
 };
 

@@ -20,7 +20,7 @@ namespace {
 class VerifyVerb : public Verb {
  public:
   VerifyVerb()
-      : Verb("verify", "prove that other splits, chunks and restarts give the same bits",
+      : Verb("verify", "prove that other splits, chunks, guesses and restarts give the same bits",
              "coordinator verify -m model.gguf --hostfile hosts --checksums") {
     cluster_options_.prefix_caching = false;  // what is found there is not computed
     question_.seed = 11;
@@ -46,6 +46,8 @@ class VerifyVerb : public Verb {
   absl::Status CheckRoomOf(const VerifyRun& run);
   absl::Status OpenJob(const VerifyRun& run, bool checksums);
   void CloseJob();
+  // Ends the job of a run that sends guesses, and takes what became of them.
+  void CountGuesses(VerifyRecord* record);
   void PinJob(const pb::JobReady& ready);
   void NoteUnsteadyRows(const VerifyRecord& record);
   absl::Status Record(VerifyRecord record);
@@ -200,9 +202,10 @@ absl::Status VerifyVerb::RunAll() {
   return absl::OkStatus();
 }
 
-// Beside the optional ones, any run behind the planned one that a long prompt is too much for.
+// Beside the optional ones, one whose guesses take memory, and any run behind the planned one that a long prompt is too
+// much for.
 bool VerifyVerb::MayBeLeftOut(const VerifyRun& run) const {
-  return run.optional() || (report_.long_prompt && !planned_.empty());
+  return run.optional() || run.guesses == VerifyRun::Guesses::kSent || (report_.long_prompt && !planned_.empty());
 }
 
 absl::StatusOr<VerifyRecord> VerifyVerb::RunOne(const VerifyRun& run, int number, bool checksums) {
@@ -230,7 +233,7 @@ absl::Status VerifyVerb::Ask(const VerifyRun& run, bool checksums, VerifyRecord*
   record->prefill_chunk = LargestChunk(job);
   const int relaunches_before = cluster_->relaunches();
   const std::vector<VerifyAnswer> none;
-  const std::vector<VerifyAnswer>& earlier = run.restarted ? report_.records.front().answers : none;
+  const std::vector<VerifyAnswer>& earlier = run.needs_answers() ? report_.records.front().answers : none;
   // What the prefix cache has is not computed, and has no checksums.
   const bool of_all_rows = checksums && (!cluster_options_.prefix_caching || looking_again_);
   absl::StatusOr<std::vector<VerifyAnswer>> answers =
@@ -247,7 +250,18 @@ absl::Status VerifyVerb::Ask(const VerifyRun& run, bool checksums, VerifyRecord*
     return absl::OkStatus();
   }
   record->answers = *std::move(answers);
+  if (run.guesses == VerifyRun::Guesses::kSent) CountGuesses(record);
   return absl::OkStatus();
+}
+
+void VerifyVerb::CountGuesses(VerifyRecord* record) {
+  const pb::JobStatistics job = cluster_->Finish().job.value_or(pb::JobStatistics());
+  cluster_ = nullptr;
+  record->guesses = job.guesses();
+  record->guesses_right = job.guesses_right();
+  if (record->guesses > 0) return;
+  record->answers.clear();
+  record->left_out = "no token was guessed; longer answers (-n) have some to guess";
 }
 
 absl::Status VerifyVerb::CheckRoomOf(const VerifyRun& run) {

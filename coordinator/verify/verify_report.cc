@@ -101,6 +101,10 @@ Json RunJson(const VerifyReport& report, const VerifyRecord& record) {
   json["one_by_one"] = record.run.one_by_one;
   json["restarted"] = record.run.restarted;
   json["relaunches"] = record.relaunches;
+  if (record.guesses > 0) {
+    json["guesses"] = record.guesses;
+    json["guesses_right"] = record.guesses_right;
+  }
   json["stages"] = Json::array();
   for (const pb::StageSummary& stage : record.ready.stages()) {
     json["stages"].push_back({{"stage", stage.stage()},
@@ -172,7 +176,9 @@ std::string VerifyLine(const VerifyReport& report, const VerifyRecord& record) {
     if (!split.empty()) absl::StrAppend(&line, "layers ", absl::StrJoin(split, ","), ": ");
     return absl::StrCat(line, "left out: ", record.left_out, "\n");
   }
-  absl::StrAppend(&line, "layers ", absl::StrJoin(LayersOf(record.ready), ","), ", chunk ", record.prefill_chunk, ": ");
+  absl::StrAppend(&line, "layers ", absl::StrJoin(LayersOf(record.ready), ","), ", chunk ", record.prefill_chunk);
+  if (record.guesses > 0) absl::StrAppend(&line, ", ", record.guesses, " guesses, ", record.guesses_right, " right");
+  absl::StrAppend(&line, ": ");
   if (record.relaunches > 0) absl::StrAppend(&line, "(after losing stages ", CountOf(record.relaunches, "time"), ") ");
   const VerifyRecord& first = report.records.front();
   const VerifyCount count = CountCompared(report.requests, first.answers, record.answers);

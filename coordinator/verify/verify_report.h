@@ -21,8 +21,9 @@ struct VerifyRecord {
   VerifyRun run;
   pb::JobReady ready;
   int64_t prefill_chunk = 0;
-  int relaunches = 0;    // of its job, while it was asked: stages were lost, and the requests went on
-  std::string left_out;  // why it was not run; empty: it was
+  int relaunches = 0;  // of its job, while it was asked: stages were lost, and the requests went on
+  uint64_t guesses = 0, guesses_right = 0;  // rows, of a run that sends them
+  std::string left_out;                     // why it was not run; empty: it was
   std::vector<VerifyAnswer> answers;
 };
 

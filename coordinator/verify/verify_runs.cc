@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -9,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_choices.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/request/sequence.h"
 
@@ -25,19 +28,11 @@ class RequestsInFlight {
   RequestsInFlight(const std::vector<VerifyRequest>& requests, ClusterRun* cluster)
       : requests_(requests), cluster_(cluster), answers_(requests.size()) {}
 
-  // `kept`: by request, tokens that it comes with.
-  absl::Status SubmitAll(size_t first, size_t end, const std::vector<std::vector<TokenId>>& kept) {
-    std::vector<GenerationRequest> batch;
-    for (size_t i = first; i < end; ++i) {
-      GenerationRequest& request = batch.emplace_back();
-      request.prompt = requests_[i].prompt;
-      request.output = kept[i];
-      request.sampling = requests_[i].sampling;
-      request.max_new_tokens = requests_[i].new_tokens;
-      request.score_from = 1;
-    }
+  // `batch`: the requests from index `first` on.
+  absl::Status SubmitAll(size_t first, std::vector<GenerationRequest> batch) {
+    const size_t count = batch.size();
     ASSIGN_OR_RETURN(const RequestId id, cluster_->SubmitAll(std::move(batch)));
-    for (size_t i = first; i < end; ++i) running_[id + (i - first)] = i;
+    for (size_t i = 0; i < count; ++i) running_[id + i] = first + i;
     return absl::OkStatus();
   }
 
@@ -81,6 +76,18 @@ class RequestsInFlight {
   std::vector<VerifyAnswer> answers_;
   absl::flat_hash_map<RequestId, size_t> running_;
 };
+
+// Rows of each sequence in flight where guesses are sent: behind a wrong guess there are others that stand on it.
+constexpr int32_t kRowsWithGuesses = 4;
+
+GenerationRequest RequestFor(const VerifyRequest& asked) {
+  GenerationRequest request;
+  request.prompt = asked.prompt;
+  request.sampling = asked.sampling;
+  request.max_new_tokens = asked.new_tokens;
+  request.score_from = 1;
+  return request;
+}
 
 }  // namespace
 
@@ -144,6 +151,12 @@ std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, const pb:
   }
   runs.push_back({.name = "restarted"});
   runs.back().restarted = true;
+  if (Speculates(job)) {
+    runs.push_back({.name = "without guesses"});
+    runs.back().guesses = VerifyRun::Guesses::kNone;
+  }
+  runs.push_back({.name = "with guesses"});
+  runs.back().guesses = VerifyRun::Guesses::kSent;
   for (std::vector<int64_t>& split : OtherSplits(planned, ways.splits)) {
     runs.push_back({.name = "another split"});
     runs.back().layer_split = std::move(split);
@@ -164,6 +177,13 @@ LaunchOptions LaunchOfRun(const VerifyRun& run, LaunchOptions launch, const std:
   if (!run.one_stage) launch.job.mutable_layer_split()->Add(split.begin(), split.end());
   if (run.optional()) launch.job.clear_planned_for();  // it is another one on purpose
   if (run.prefill_chunk > 0) launch.job.set_prefill_chunk(static_cast<int32_t>(run.prefill_chunk));
+  if (run.guesses == VerifyRun::Guesses::kNone) launch.job.set_speculate(NameOf(kSpeculations, Speculate::kOff));
+  if (run.guesses == VerifyRun::Guesses::kSent) {
+    launch.job.set_speculate(NameOf(kSpeculations, Speculate::kSuffix));
+    launch.job.set_guess_rows(kRowsWithGuesses);
+    launch.job.set_micro_batches(std::max({kRowsWithGuesses, launch.job.micro_batches(), launch.stages}));
+    launch.job.set_decode_groups(1);  // others would take the places of guesses
+  }
   return launch;
 }
 
@@ -195,24 +215,38 @@ absl::Status CheckRoomForRequests(const std::vector<VerifyRequest>& requests, co
   return absl::OkStatus();
 }
 
+std::vector<TokenId> PredictionOf(const std::vector<SampledToken>& tokens) {
+  std::vector<TokenId> prediction;
+  for (const SampledToken& token : tokens) {
+    const bool wrong = (prediction.size() + 1) % kWrongPredictionPeriod == 0;
+    prediction.push_back(!wrong ? token.token : token.token == 0 ? 1 : token.token - 1);
+  }
+  return prediction;
+}
+
 absl::StatusOr<std::vector<VerifyAnswer>> RunRequests(const VerifyRun& run, const std::vector<VerifyRequest>& requests,
                                                       const std::vector<VerifyAnswer>& earlier, int64_t layers,
                                                       ClusterRun* cluster) {
-  std::vector<std::vector<TokenId>> kept(requests.size());
-  if (run.restarted) {
-    CHECK_EQ(earlier.size(), requests.size());
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const int64_t tokens = KeptTokens(i, requests.size(), requests[i].new_tokens);
-      for (int64_t t = 0; t < tokens; ++t) kept[i].push_back(earlier[i].tokens[static_cast<size_t>(t)].token);
-    }
-  }
+  if (run.needs_answers()) CHECK_EQ(earlier.size(), requests.size());
+  std::vector<int64_t> kept(requests.size(), 0);
   RequestsInFlight in_flight(requests, cluster);
-  for (size_t i = 0; i < requests.size(); i = run.one_by_one ? i + 1 : requests.size()) {
-    RETURN_IF_ERROR(in_flight.SubmitAll(i, run.one_by_one ? i + 1 : requests.size(), kept));
+  std::vector<GenerationRequest> batch;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    GenerationRequest& request = batch.emplace_back(RequestFor(requests[i]));
+    if (run.restarted) {
+      kept[i] = KeptTokens(i, requests.size(), requests[i].new_tokens);
+      for (int64_t t = 0; t < kept[i]; ++t) request.output.push_back(earlier[i].tokens[static_cast<size_t>(t)].token);
+    }
+    if (run.guesses == VerifyRun::Guesses::kSent) {
+      request.prediction = std::make_shared<const std::vector<TokenId>>(PredictionOf(earlier[i].tokens));
+    }
+    if (!run.one_by_one && i + 1 < requests.size()) continue;
+    const size_t first = i + 1 - batch.size();
+    RETURN_IF_ERROR(in_flight.SubmitAll(first, std::exchange(batch, {})));
     RETURN_IF_ERROR(in_flight.AwaitAll());
   }
   for (size_t i = 0; i < requests.size(); ++i) {
-    RETURN_IF_ERROR(CheckAnswer(requests[i], in_flight.answers()[i], static_cast<int64_t>(kept[i].size()), layers));
+    RETURN_IF_ERROR(CheckAnswer(requests[i], in_flight.answers()[i], kept[i], layers));
   }
   return std::move(in_flight.answers());
 }

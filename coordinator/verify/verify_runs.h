@@ -17,14 +17,20 @@
 namespace stagecoach {
 
 struct VerifyRun {
+  // What a run sends ahead of the tokens that are known. kSent: suffix guesses, and of every request a prediction of
+  // its answer that is right in most places, with several rows of a sequence in flight whatever that costs.
+  enum class Guesses : uint8_t { kAsPlanned, kNone, kSent };
+
   std::string name;                  // "as planned", "chunks of 7"
   std::vector<int64_t> layer_split;  // empty: as the planned job
   bool one_stage = false;
   int64_t prefill_chunk = 0;  // 0: as the planned job
   bool one_by_one = false;    // each request when the one before it has ended, otherwise all at once
   bool restarted = false;     // requests come with a part of their answers, as after a loss
-  bool same_job = false;      // as the run before
-  std::string left_out;       // why it says nothing here; empty: it is run
+  Guesses guesses = Guesses::kAsPlanned;
+  bool same_job = false;  // as the run before
+  std::string left_out;   // why it says nothing here; empty: it is run
+  bool needs_answers() const { return restarted || guesses == Guesses::kSent; }  // of an earlier run
   // Left out without a failure if there is no memory for it.
   bool optional() const { return one_stage || !layer_split.empty(); }
 };
@@ -62,9 +68,13 @@ std::vector<int64_t> LayersOf(const pb::JobReady& ready);
 // kOutOfRange: the first request that the job cannot hold, and the options that help.
 absl::Status CheckRoomForRequests(const std::vector<VerifyRequest>& requests, const pb::JobReady& ready);
 
-// `earlier`: whole answers that a restarted run continues; otherwise unused. `layers`: checksums that each row must
-// have; 0: none required. Errors: kCancelled after a signal; kUnavailable if a request cannot be computed;
-// kInvalidArgument if one is refused; others are the session's.
+// A prediction of the answer `tokens` that is wrong in every kWrongPredictionPeriod-th place.
+inline constexpr size_t kWrongPredictionPeriod = 4;
+std::vector<TokenId> PredictionOf(const std::vector<SampledToken>& tokens);
+
+// `earlier`: whole answers, which a restarted run continues and one that sends guesses predicts; otherwise unused.
+// `layers`: checksums that each row must have; 0: none required. Errors: kCancelled after a signal; kUnavailable if a
+// request cannot be computed; kInvalidArgument if one is refused; others are the session's.
 absl::StatusOr<std::vector<VerifyAnswer>> RunRequests(const VerifyRun& run, const std::vector<VerifyRequest>& requests,
                                                       const std::vector<VerifyAnswer>& earlier, int64_t layers,
                                                       ClusterRun* cluster);

@@ -17,7 +17,7 @@ def steps(path):
     first = min(e["ts"] for e in boxes)
     stages = {}
     for e in boxes:
-        rows = "+".join(str(e["args"][kind]) for kind in ("prefill_rows", "decode_rows") if e["args"][kind] > 0)
+        rows = "+".join(str(e["args"][kind]) for kind in ("prefill_rows", "decode_rows", "guessed_rows") if e["args"].get(kind, 0) > 0)
         box = ((e["ts"] - first) / 1000, e["dur"] / 1000, e["name"], rows, e["args"]["micro_batch"])
         stages.setdefault(e["pid"] - 2, []).append(box)
     return stages

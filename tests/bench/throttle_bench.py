@@ -85,9 +85,9 @@ class Bench:
         for step in steps:
             at = step["confirm_us"]
             inside = begin < at <= end
-            rows += sum(s["count"] for s in step["slices"]) if inside else 0
+            rows += sum(s["count"] for s in step["slices"] if s.get("guess") != "void") if inside else 0
             for s in step["slices"]:
-                if not decodes(s) or not s["sample"]:
+                if not decodes(s) or not s["sample"] or s.get("guess") == "void":
                     continue
                 if inside and s["sequence"] in last:
                     gaps.append(at - last[s["sequence"]])

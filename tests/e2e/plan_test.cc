@@ -127,6 +127,7 @@ TEST(Plan, TheSameAsJson) {
   EXPECT_GT(json["predictions"]["decode"]["tokens_per_s"], 0);
   EXPECT_GT(json["predictions"]["prefill"]["ttft_s"], 0);
   EXPECT_EQ(json["predictions"]["measured_steps"], false);
+  EXPECT_LE(json["predictions"]["speculation"]["rows"], json["plan"]["micro_batches"]);
   EXPECT_THAT(json["assumptions"], IsEmpty());
   EXPECT_EQ(json["plan"]["layers"], 36);
   EXPECT_EQ(json["choice"]["jobs"].size(), 1u);

@@ -78,7 +78,7 @@ TEST(Simulate, OneUserIsFasterByGuessesThatAreRight) {
   EXPECT_LT(with_s, without_s * 0.8);
   EXPECT_NEAR(gap_s({"--acceptance", log}) / with_s, 1, 0.1) << "those of a recorded run";
   EXPECT_THAT(CoordinatorOut({"simulate", "--replay", log}), HasSubstr("each as it was recorded"));
-  EXPECT_THAT(CoordinatorOut(Joined(words, {"--acceptance", "1"})), HasSubstr("tokens right (100.0 %), 0 rows void"));
+  EXPECT_THAT(CoordinatorOut(Joined(words, {"--acceptance", "1"})), HasSubstr("(accepted 100.0 %); 0 void,"));
 }
 
 TEST(Simulate, TracesARunAsARealOneIsTraced) {

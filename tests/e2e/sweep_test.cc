@@ -81,6 +81,38 @@ TEST(Sweep, GoesOnWhereItWasKilledUntilAllPointsAreThereOnce) {
   EXPECT_EQ(ReadFileOrDie(dir.File("points.jsonl")), text);
 }
 
+TEST(Sweep, MeasuresOneUserOverStagesWithGuessesAsOftenRightAsAskedFor) {
+  const TempDir dir;
+  const Words load = WordsOf(
+      "--load-format dummy --shape tiny --type q8_0 -t 1 --prompt 4 --output 60 --concurrency 1 --requests 2 "
+      "--stage-delay-us 3000");
+  const ProgramResult result =
+      Coordinator(Joined(Joined({"sweep", "-o", dir.path()}, load),
+                         WordsOf("--pp 1,3 --acceptance 0,0.7 -r 1 --no-probe --cpu-bind none")),
+                  "", 300);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const std::vector<Json> points = Points(dir.path());
+  ASSERT_EQ(points.size(), 4u);
+  for (const Json& point : points) {
+    const bool guessed = &point == &points[3];
+    const Json& done = point["result"];
+    EXPECT_EQ(point["config"]["speculate"], point["config"]["acceptance"] > 0 ? "auto" : "off");
+    EXPECT_EQ(done["output_tokens"], 2 * 60);
+    EXPECT_EQ(done["guesses"] > 0, guessed) << "one stage is never idle";
+    EXPECT_EQ(done["decode_rows"].get<int>() + done["guesses"].get<int>() - done["guesses_void"].get<int>(), 2 * 59);
+    EXPECT_EQ(done["guesses_right"] > 0, guessed);
+    EXPECT_EQ(done["accepted_share"] > 0.5, guessed) << "7 of 8 are meant to be";
+    EXPECT_FALSE(point.contains("prediction")) << "no plan knows of guesses or of stages that sleep";
+  }
+  EXPECT_THAT(result.out, HasSubstr("guesses right (accepted "));
+  for (const char* stages : {"1", "3"}) {
+    CoordinatorOut(Joined(Joined({"simulate", "-o", dir.path()}, load), {"--pp", stages, "--acceptance", "0.7"}));
+  }
+  CoordinatorOut({"sweep", "report", dir.path()});
+  EXPECT_THAT(ReadFileOrDie(dir.File("report.html")), HasSubstr("Tokens/s of one user over stages"));
+  EXPECT_THAT(ReadFileOrDie(dir.File("figures/one-user.svg")), HasSubstr("Hollow: simulated"));
+}
+
 TEST(Sweep, RecordsWhatEveryPointDid) {
   const TempDir dir;
   const ProgramResult result =

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/log.h"
+#include "common/base/shown_text.h"
 #include "common/base/status_macros.h"
 #include "common/host/host_info.h"
 #include "common/host/private_dir.h"
@@ -47,7 +49,8 @@ class BenchVerb : public Verb {
       : Verb("bench", "measure how fast a model runs here, beside what the machine can do",
              "coordinator bench --load-format dummy --shape qwen3-0.6b --type q8_0 -p 512 -n 64 -b 1,8 --pp 1,2") {
     cluster_options_.policy = Policy::kPrefillFirst;
-    cluster_options_.prefix_caching = false;  // what is measured is the computing
+    cluster_options_.prefix_caching = false;       // what is measured is the computing
+    cluster_options_.speculate = Speculate::kOff;  // made-up texts foretell nothing, or everything
   }
   bool NeedsCluster() const override { return !cluster_options_.dry_run && !serve_.given(); }
   void AddOptions(CLI::App* app) override;
@@ -68,6 +71,7 @@ class BenchVerb : public Verb {
   absl::StatusOr<const HostPeaks*> PeaksOfThreads(int64_t threads);
   absl::Status Report(BenchRecord record);
   absl::Status DescribeStages(const pb::JobReady& ready, bool checked);
+  void ReportGuesses(const pb::JobStatistics& job);
   absl::Status ReportAccounts(const std::string& step_log);
   absl::Status RunTest(const BenchTest& test, const ModelWork& work, const HostPeaks* peaks, BenchRunner* runner,
                        BenchRecord* record);
@@ -91,7 +95,8 @@ class BenchVerb : public Verb {
   std::string stage_worker_;
   KernelReport kernels_;
   std::unique_ptr<BenchWriter> writer_;
-  int64_t done_ = 0;  // tests, of all jobs
+  int64_t done_ = 0;     // tests, of all jobs
+  std::string guesses_;  // what became of them, of all jobs
 
   // With account_. The job's step log has what is told of its tests once it has ended.
   std::string directory_, step_log_;    // of ours; empty: the user's own is read
@@ -216,7 +221,7 @@ absl::Status BenchVerb::Run(const RunContext& context) {
   absl::Status status;
   for (size_t i = 0; i < jobs_.size() && status.ok(); ++i) status = RunJob(jobs_[i], *models_[i], context);
   RemovePrivateDirectories({directory_});
-  if (absl::Status printed = WriteStdout(writer_->End() + accounts_); status.ok()) status = printed;
+  if (absl::Status printed = WriteStdout(writer_->End() + guesses_ + accounts_); status.ok()) status = printed;
   return status;
 }
 
@@ -289,9 +294,23 @@ absl::Status BenchVerb::RunJob(const BenchJob& job, const ModelDescription& mode
   ASSIGN_OR_RETURN(const std::unique_ptr<ClusterRun> cluster,
                    ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   absl::Status status = RunTests(job, model, cluster.get());
-  cluster->Finish();
+  const RunSummary summary = cluster->Finish();
   if (absl::Status reported = ReportAccounts(step_log); status.ok()) status = reported;
+  if (summary.job.has_value()) ReportGuesses(*summary.job);
   return status;
+}
+
+// Of all tests of a job, warming up included.
+void BenchVerb::ReportGuesses(const pb::JobStatistics& job) {
+  std::string text = GuessText(job);
+  if (text.empty()) return;
+  text.replace(0, text.find_first_of("0123456789"),
+               absl::StrCat("guesses over ", CountOf(job.stages_size(), "stage"), ": "));
+  if (format_ == BenchFormat::kMarkdown) {
+    absl::StrAppend(&guesses_, guesses_.empty() ? "\n" : "", text);
+  } else {
+    LogInfo(absl::StripSuffix(text, "\n"));
+  }
 }
 
 absl::Status BenchVerb::Report(BenchRecord record) {
@@ -399,6 +418,7 @@ BenchRecord BenchVerb::RecordOf(const BenchJob& job, const ModelDescription& mod
   record.n_stages = ready.stages_size();
   record.type_kv = KvTypeName(cluster_options_.kv_type);
   record.emulated_link = EmulatedLinkText(cluster_options_.emulated_link);
+  record.speculate = NameOf(kSpeculations, cluster_options_.speculate);
   record.sampling = GivenSampling(sampling_options_);
   for (const pb::StageSummary& stage : ready.stages()) {
     record.isa = InstructionSetName(stage.isa());

@@ -115,9 +115,12 @@ void AppendList(const char* title, const std::vector<std::string>& lines, std::s
 
 // Of one user with guesses; with no acceptance, of one without.
 SpeculationPrediction SpeculationOf(const PlanReport& report, const ChosenJob& job, double acceptance) {
-  const int stages = job.plan.stages();
-  return PredictSpeculation(job.plan.pipeline->model, report.question->load.decode_context(), acceptance,
-                            MostGuessRows(report.question->model->hyper, stages, stages + 1));
+  const HyperParameters& hyper = report.question->model->hyper;
+  const int most = MostGuessRows(hyper, /*stages=*/2, kMostGuessRows);  // or more stages
+  // With as many micro-batches as the line `use` gives it.
+  const int here = MostGuessRows(hyper, job.plan.stages(), job.plan.job.micro_batches);
+  return PredictSpeculation(job.plan.pipeline->model, report.question->load.decode_context(), acceptance, most,
+                            /*guess_s=*/0, here);
 }
 
 std::string FiguresText(const PlanReport& report) {

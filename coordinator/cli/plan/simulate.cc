@@ -30,6 +30,7 @@
 #include "coordinator/cli/sweep/sweep_points.h"
 #include "coordinator/cli/verb.h"
 #include "coordinator/front/exit_codes.h"
+#include "coordinator/job/channel_front.h"
 #include "coordinator/job/job_setup.h"
 #include "coordinator/plan/cluster_plan.h"
 #include "coordinator/plan/host_profile.h"
@@ -61,27 +62,14 @@ void Describe(const ClusterPlan& plan, const ClusterQuestion& question, int numb
 }
 
 pb::JobStatistics StatisticsOf(const ClusterPlan& plan, const ClusterQuestion& question, const EngineStatus& status) {
-  pb::JobStatistics statistics;
-  statistics.set_micro_batches(status.counters.micro_batches);
-  statistics.set_prefill_rows(status.counters.prefill_rows);
-  statistics.set_decode_rows(status.counters.decode_rows);
-  statistics.set_decode_micro_batches(status.counters.decode_micro_batches);
-  statistics.set_preemptions(status.counters.preemptions);
-  statistics.set_guesses(status.counters.guesses);
-  statistics.set_guesses_right(status.counters.guesses_right);
-  statistics.set_guesses_void(status.counters.guesses_void);
-  const double busy_s = static_cast<double>(status.busy_us) * 1e-6;
-  statistics.set_busy_s(busy_s);
-  statistics.set_bubble(status.bubble);
-  statistics.set_bubble_floor(status.bubble_floor);
+  pb::JobStatistics statistics = StatisticsOf(status);
   for (int s = 0; s < plan.stages(); ++s) {
     pb::StageSummary* stage = statistics.add_stages();
     Describe(plan, question, s, stage);
     const EngineStatus::Stage& work = status.stages[static_cast<size_t>(s)];
     stage->set_compute_s(static_cast<double>(work.compute_us) * 1e-6);
     stage->set_send_s(static_cast<double>(work.send_us) * 1e-6);
-    statistics.set_void_s(statistics.void_s() + static_cast<double>(work.void_us) * 1e-6);
-    stage->set_wait_s(std::max(0.0, busy_s - stage->compute_s()));
+    stage->set_wait_s(std::max(0.0, statistics.busy_s() - stage->compute_s()));
     stage->set_blocks_used_peak(status.counters.blocks_used_peak[plan.job.full_group()]);
   }
   return statistics;
@@ -289,12 +277,17 @@ absl::StatusOr<std::vector<ArrivingRequest>> RequestsOfLoad(const SimulateOption
   return trace;
 }
 
+// Absent: a file's, or none.
+std::optional<double> AcceptanceOf(const SimulateOptions& o) {
+  double probability = 0;
+  return absl::SimpleAtod(o.acceptance, &probability) ? std::optional<double>(probability) : std::nullopt;
+}
+
 // Absent: nobody guesses.
 absl::StatusOr<SimOutcomes> GuessesOf(const SimulateOptions& o, const std::vector<ArrivingRequest>& requests) {
   if (o.acceptance.empty()) return SimOutcomes();
-  double probability = 0;
-  if (absl::SimpleAtod(o.acceptance, &probability)) {
-    if (probability >= 0 && probability <= 1) return ByChance(probability, o.load.seed);
+  if (const std::optional<double> probability = AcceptanceOf(o); probability.has_value()) {
+    if (*probability >= 0 && *probability <= 1) return ByChance(*probability, o.load.seed);
     return UsageError(
         absl::StrCat("--acceptance: expected a probability from 0 to 1 or a step log, found ", o.acceptance));
   }
@@ -467,7 +460,9 @@ class SimulateVerb : public Verb {
     add(failures.detect_s, usual.detect_s, "known after ", " s");
     add(failures.relaunch_s, usual.relaunch_s, "launched again within ", " s");
     if (options_.split_by_cost) parts.emplace_back("split by cost");
-    if (!options_.acceptance.empty()) parts.push_back(absl::StrCat("guesses right ", options_.acceptance));
+    if (guesses_ != nullptr && !AcceptanceOf(options_).has_value()) {
+      parts.push_back(absl::StrCat("guesses right as in ", options_.acceptance));
+    }
     return absl::StrJoin(parts, ", ");
   }
 
@@ -477,6 +472,8 @@ class SimulateVerb : public Verb {
     SweepPoint point;
     SweepConfig& config = point.config;
     static_cast<JobSettings&>(config) = o;
+    config.speculate = guesses_ == nullptr ? Speculate::kOff : Speculate::kAuto;
+    config.acceptance = AcceptanceOf(options_).value_or(0);
     config.model = question.job.model_path();
     config.stages = static_cast<int64_t>(question.stage_hosts.size());
     config.threads = question.job.threads();

@@ -180,6 +180,8 @@ SweepPoint SweepVerb::NewPoint(const SweepConfig& config, const LaunchOptions& l
   SweepPoint point;
   point.config = config;
   point.origin = OriginOf(config);
+  // The planner knows of no guesses in a load, and of no stages that sleep.
+  if (config.speculate != Speculate::kOff || config.stage_delay_us > 0) return point;
   const absl::StatusOr<std::vector<ArrivingRequest>> requests = RequestsOf(config);
   if (!requests.ok()) return point;
   const ClusterOptions options = ClusterOptionsOf(options_, config, ContextOf(*requests));
@@ -471,6 +473,10 @@ absl::Status SweepVerb::Record(SweepPoint point) {
     const SweepResult& r = point.result;
     absl::StrAppendFormat(&text, "%s output tokens/s, TTFT %.3f s, ITL %.2f ms, bubble %.1f %%",
                           FigureText(r.output_tokens_per_s), r.ttft_s.p50, r.itl_s.p50 * 1e3, 100 * r.bubble);
+    if (r.guesses > 0) {
+      absl::StrAppendFormat(&text, ", %d of %d guesses right (accepted %.1f %%), %.3f s void", r.guesses_right,
+                            r.guesses, 100 * r.accepted_share, r.void_s);
+    }
     if (r.tokens_per_core_hour > 0) {
       absl::StrAppend(&text, ", ", FigureText(r.tokens_per_core_hour), " tokens a core-hour");
     }

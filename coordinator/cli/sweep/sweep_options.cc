@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "CLI/App.hpp"
+#include "absl/strings/numbers.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/host/host_info.h"
@@ -52,6 +53,16 @@ void AddMatrix(CLI::App* app, SweepOptions* o) {
                 if (std::exchange(first, false)) lists.links.clear();
                 return Store(text == "none" ? EmulatedLink() : ParseLink(text), &lists.links.emplace_back());
               });
+  AddChoices(app, "--speculate", &lists.speculations, kSpeculations,
+             ChoiceHelp("who guesses tokens ahead of those that are known", kSpeculations, Speculate::kOff));
+  AddList<double>(app, "--acceptance", &lists.acceptances, "P,...",
+                  "the share of tokens that are guessed right: each request is answered once, and measured when it is "
+                  "sent again with so much of its answer foretold; 0: what --speculate reaches by itself (0)",
+                  [](absl::string_view text) -> absl::StatusOr<double> {
+                    RETURN_IF_ERROR(ParseNumber(text, {0, 1}).status());
+                    double share = 0;  // not a float's: the key is that of a simulation's
+                    return absl::SimpleAtod(text, &share) ? share : 0;
+                  });
   AddBytes(app, "--kv-cache-memory", &o->cluster.kv_cache_bytes, "KV cache per stage of every point, such as 512M",
            "what --max-num-seqs of the longest requests need, as far as there is memory");
   AddInteger(app, "-r,--repetitions", &lists.repetitions, kSweepRepetitions,
@@ -146,7 +157,7 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
   options->lists.repetitions = 3;
   options->cluster.prefix_caching = false;  // a point is the computing of its requests, which have nothing in common
   AddModelOptions(app, &options->cluster);
-  AddJobSettings(app, &options->cluster, Settings({"q2_layout", "layer_split"}));
+  AddJobSettings(app, &options->cluster, Settings({"q2_layout", "layer_split", "stage_delay_us"}));
   AddText(app, "--plan", &options->cluster.plan, "FILE",
           "measure what a saved plan (coordinator plan -o FILE) says: its hosts, layers, threads, micro-batches and "
           "chunk");
@@ -166,6 +177,12 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
 absl::StatusOr<std::shared_ptr<const ModelDescription>> ResolveSweep(const RunContext& context, SweepOptions* o) {
   RETURN_IF_ERROR(ResolveModel(&o->cluster, /*required=*/true));
   if (o->directory.empty() && !o->cluster.dry_run) return UsageError("-o is required: a directory for the points");
+  const std::vector<double>& acceptances = o->lists.acceptances;
+  if (o->lists.base.duration_s > 0 && *std::max_element(acceptances.begin(), acceptances.end()) > 0) {
+    return UsageError(
+        "--acceptance: how many requests a --duration has is not known when they are answered first; "
+        "give --requests instead");
+  }
   if (absl::Status status = CheckPointCount(o->lists); !status.ok()) return UsageError(status.message());
   ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model,
                    OpenDescription(o->cluster.model, o->cluster.q2_layout));
@@ -247,11 +264,11 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   number("--pp", point.stages);
   number("-t", point.threads);
   number("--max-num-seqs", point.max_num_seqs);  // a sweep has another default
-  for (std::string& word :
-       JobSettingWords(point, AllSettingsBut({"context", "stages", "threads", "max_num_seqs", "prefix_caching",
-                                              "step_log", "trace", "stage_delay_us"}))) {
+  for (std::string& word : JobSettingWords(point, AllSettingsBut({"context", "stages", "threads", "max_num_seqs",
+                                                                  "prefix_caching", "step_log", "trace"}))) {
     words.push_back(std::move(word));
   }
+  if (point.acceptance > 0) text("--acceptance", ExactText(point.acceptance));
   text("--arrivals", point.arrivals);
   number("--concurrency", point.concurrency);
   text("--prompt", point.prompt, "trace");

@@ -82,6 +82,7 @@ def platform(document, factors):
 TIMES_BYTES = 2 + 2 + 5 * 9  # StageTimes
 TOKEN_BYTES = 3              # of most ids of a large vocabulary
 SAMPLING_BYTES = 36
+GUESS_BYTES = 3              # of a slice; of a void answer, which has neither a token nor a probability
 
 
 def varint(number):
@@ -111,7 +112,8 @@ def step_body(slices, prompts, tokens):
         start, count = piece["start"], piece["count"]
         blocks = -(-(start + count) // BLOCK) - -(-start // BLOCK)
         inner = field(piece["sequence"]) + field(start) + field(count) + (2 if piece["sample"] else 0)
-        inner += nested(TOKEN_BYTES * count) if tokens else 0
+        inner += GUESS_BYTES if "guess" in piece else 0
+        inner += nested(TOKEN_BYTES * count) if tokens or "guess" in piece else 0
         inner += nested(nested(2 * blocks)) if blocks else 0
         body += nested(inner)
         if start == 0:
@@ -119,8 +121,13 @@ def step_body(slices, prompts, tokens):
     return nested(body)
 
 
+def is_void(piece):
+    return piece.get("guess") == "void"
+
+
 def result_body(slices):
-    return nested(sum(nested(field(p["sequence"]) + field(p["start"] + p["count"]) + 1 + TOKEN_BYTES + 5) for p in slices if p["sample"]))
+    answers = ((p, GUESS_BYTES if is_void(p) else 1 + TOKEN_BYTES + 5) for p in slices if p["sample"])
+    return nested(sum(nested(field(p["sequence"]) + field(p["start"] + p["count"]) + answer) for p, answer in answers))
 
 
 def sizes(record, prompt, what):
@@ -144,12 +151,14 @@ def plan(records, case, what):
     window = max(job["micro_batches"], job["decode_groups"])
     sampled_by, seen, table, most = {}, set(), [], 0
     for index, record in enumerate(records):
-        before = max((sampled_by.get(piece["sequence"], -1) for piece in record["slices"]), default=-1) + 1
+        known = [piece["sequence"] for piece in record["slices"] if "guess" not in piece]
+        before = max((sampled_by.get(sequence, -1) for sequence in known), default=-1) + 1
+        before = max(before, record.get("confirmed", 0))  # with guesses
         decodes = any(piece["start"] >= case["prompt"] for piece in record["slices"])
         first, between, result = sizes(record, case["prompt"], what)
         firsts = 0
         for piece in record["slices"]:
-            if piece["sample"]:
+            if piece["sample"] and not is_void(piece):
                 sampled_by[piece["sequence"]] = index
                 firsts += piece["sequence"] not in seen
                 seen.add(piece["sequence"])
@@ -204,7 +213,7 @@ def prepare(build, directory, stage_counts):
             for what in ("payload", "frames"):
                 with open(os.path.join(place, what), "wb") as file:
                     plan(records, case, what).tofile(file)
-            tokens = sum(piece["sample"] for record in records for piece in record["slices"])
+            tokens = sum(piece["sample"] and not is_void(piece) for record in records for piece in record["slices"])
             cases.append({"name": name, "stages": stages, "micro_batches": len(records), "tokens": tokens,
                           "logged_s": (records[-1]["confirm_us"] - records[0]["submit_us"]) * 1e-6,
                           "rate": result["output_tokens_per_s"], "ttft_s": result["ttft_s"]["mean"],

@@ -35,7 +35,7 @@ class GuessedPipeline {
  public:
   GuessedPipeline(Speculator* speculator, SequenceSpec spec, int stages)
       : speculator_(*speculator), sequence_(std::move(spec)), rows_(static_cast<size_t>(stages)) {
-    speculator_.Open(sequence_, std::nullopt);
+    speculator_.Open(sequence_, std::nullopt, sequence_.spec().prediction);
     sequence_.handed_out = sequence_.tokens();
   }
   ~GuessedPipeline() { speculator_.Close(sequence_.spec().id); }
@@ -76,7 +76,7 @@ class GuessedPipeline {
       sequence_.handed_out = sequence_.tokens() - 1;
     } else if (sequence_.guesses.front() == token) {
       event.guess = SequenceEvent::Guess::kRight;
-      sequence_.guesses.pop_front();
+      sequence_.guesses.erase(sequence_.guesses.begin());
     } else {
       event.guess = SequenceEvent::Guess::kWrong;
       sequence_.guesses.clear();
@@ -127,15 +127,13 @@ GuessAlpha MeasureAlpha(const GuessedText& text, const Tokenizer& tokenizer, Gue
   store.Add("salt", tokens_of(text.earlier));
   const bool with_earlier = source == GuessSource::kEarlier || source == GuessSource::kAll;
   SuffixGuesser suffix({.least_match = least_match}, with_earlier ? &store : nullptr, "salt");
-  PredictionGuesser prediction(tokens_of(text.prediction), static_cast<int64_t>(prompt.size()));
+  PredictionGuesser prediction(tokens_of(text.prediction));
   prediction.CatchUp(std::numeric_limits<int64_t>::max());
   std::vector<Guesser*> asked;
   if (source == GuessSource::kPrediction || source == GuessSource::kAll) asked.push_back(&prediction);
   if (source != GuessSource::kPrediction) asked.push_back(&suffix);
 
-  for (const TokenId token : prompt) {
-    for (Guesser* guesser : asked) guesser->Append(token);
-  }
+  for (const TokenId token : prompt) suffix.Append(token);
   GuessAlpha alpha{.tokens = static_cast<int64_t>(output.size())};
   for (const TokenId token : output) {
     std::optional<Guess> guess;

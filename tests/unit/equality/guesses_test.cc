@@ -1,6 +1,6 @@
 // Guesses change no answer: identical tokens and log-probabilities, bit for bit, whoever guesses what. The suite runs
-// so many points of the product of the dimensions that any two values of two of them meet (a covering array); the
-// campaign guesses runs those in which any three do.
+// so many points of the product of the dimensions that any values of three of them meet (a covering array); the
+// campaign every_cut runs the whole product, guesses_and_kills (supervision_test.cc) stages killed in mid-guess.
 
 #include <algorithm>
 #include <array>
@@ -28,7 +28,7 @@ namespace {
 using testing::ClusterAnswer;
 using testing::ClusterRequest;
 
-// Of how many dimensions all combinations of values meet.
+// Of how many dimensions all combinations of values meet. Those of three take 5 s.
 constexpr int kStrengthOfGuesses = testing::kSlow ? 1 : 3;
 constexpr int kGuessVocab = 320, kGuessEnd = 319, kGuessBlock = 16;
 constexpr int kMostAtOnce = 8, kNewTokens = 24;

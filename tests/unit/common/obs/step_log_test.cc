@@ -88,6 +88,7 @@ TEST(StepLog, SaysWhichSlicesWereGuessesAndWhatBecameOfThem) {
   EXPECT_EQ(record.guess_rows(), 2);
   EXPECT_EQ(record.void_rows(), 1);
   record.inputs.job = RecordedJob{{}, {.group_blocks = {5}, .most_guesses = 3}};
+  record.inputs.job->guess_places = 2;
   record.inputs.guess_places = 4;
   record.inputs.confirmed = 2;
   const std::string line = StepLogLine(record);

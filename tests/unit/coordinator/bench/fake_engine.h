@@ -42,12 +42,14 @@ class FakeEngine {
     thread_ = std::thread([this, on_message = std::move(on_message)] { Run(on_message); });
   }
 
-  void Token(RequestId request, int64_t at_us) {
+  void Token(RequestId request, int64_t at_us, TokenId token = 0) {
     pb::EngineMessage message;
     message.mutable_events()->set_at_us(at_us);
     pb::TokenDelta* delta = message.mutable_events()->add_tokens();
     delta->set_request(request);
-    delta->add_tokens()->set_position(static_cast<int32_t>(tokens_[request]++));
+    pb::SampledToken* sampled = delta->add_tokens();
+    sampled->set_position(static_cast<int32_t>(tokens_[request]++));
+    sampled->set_token(token);
     Send(message);
   }
   void Finish(RequestId request, pb::RequestFinished::Reason reason) {

@@ -173,6 +173,24 @@ TEST(SweepKey, IsThatOfTheConfigurationAlone) {
   EXPECT_NE(SweepKey(point.config), key);
 }
 
+TEST(SweepKey, OfPointsWithoutGuessesIsWhatItWasBeforeThereWereAny) {
+  SweepPoint point = Sample();
+  std::string line = SweepPointLine(point);
+  EXPECT_THAT(line, HasSubstr("\"speculate\":\"off\",\"acceptance\":0"));
+  line = absl::StrReplaceAll(line, {{",\"speculate\":\"off\",\"acceptance\":0.0", ""}});
+  EXPECT_THAT(line, Not(HasSubstr("speculate")));
+  EXPECT_EQ(ParseSweepPoint(line).value(), point);
+  const std::string key = SweepKey(point.config);
+  point.config.speculate = Speculate::kAuto;
+  const std::string guesses = SweepKey(point.config);
+  EXPECT_NE(guesses, key);
+  point.config.acceptance = 0.7;
+  EXPECT_NE(SweepKey(point.config), guesses);
+  point.result.accepted_share = 0.8;
+  point.result.guesses_right = 9;
+  EXPECT_EQ(ParseSweepPoint(SweepPointLine(point)).value(), point);
+}
+
 TEST(SweepPoint, PassesOverFieldsThatItDoesNotKnow) {
   std::string line = SweepPointLine(Sample());
   line = absl::StrReplaceAll(line, {{"{\"version\"", "{\"later\":[{}],\"version\""}});

@@ -2,9 +2,11 @@
 #include <string>
 
 #include "common/base/clock.h"
+#include "coordinator/bench/bench_measure.h"
 #include "coordinator/bench/sweep_measure.h"
 #include "coordinator/bench/sweep_plan.h"
 #include "coordinator/bench/sweep_point.h"
+#include "coordinator/guess/prediction_guesser.h"
 #include "tests/testing/matchers.h"
 #include "tests/unit/coordinator/bench/fake_engine.h"
 
@@ -75,6 +77,21 @@ TEST_F(SweepPlanTest, GivesEveryEmulatedLinkALaunchOfItsOwn) {
   EXPECT_EQ(points[1].emulated_link, slow);
   EXPECT_THAT(PointName(points[1]), HasSubstr("emulated latency=2ms,bandwidth=1Gbit"));
   EXPECT_EQ(LaunchesOf(points).size(), 2u);
+}
+
+TEST_F(SweepPlanTest, LetsAJobSpeculateWhereAPointHasAnAcceptance) {
+  lists.speculations = {Speculate::kOff, Speculate::kSuffix};
+  lists.acceptances = {0, 0.5, 0.7};
+  const std::vector<SweepConfig> points = PointsOf(lists);
+  ASSERT_EQ(points.size(), 6u);
+  EXPECT_EQ(points[0].speculate, Speculate::kOff);
+  EXPECT_EQ(points[2].speculate, Speculate::kAuto);
+  EXPECT_EQ(points[2].acceptance, 0.7);
+  EXPECT_EQ(points[3].speculate, Speculate::kSuffix);
+  EXPECT_EQ(points[3].acceptance, 0);
+  EXPECT_THAT(PointName(points[0]), Not(HasSubstr("speculate")));
+  EXPECT_THAT(PointName(points[2]), HasSubstr(", speculate auto, acceptance 0.7,"));
+  EXPECT_EQ(LaunchesOf(points).size(), 3u) << "the requests alone say how much of them is foretold";
 }
 
 TEST_F(SweepPlanTest, TakesAValueThatIsGivenTwiceOnce) {
@@ -254,6 +271,29 @@ TEST(SweepStatistics, AreWhatHappenedBetweenTwoReports) {
   EXPECT_EQ(stages[1].blocks_used_peak, 7);
 }
 
+TEST(SweepStatistics, CountVoidRowsAsBusyButAsNoWork) {
+  pb::JobStatistics before = Statistics(1), after = Statistics(3);
+  before.add_guessers()->set_tried(10);
+  after.set_guesses(60);
+  after.set_guesses_right(40);
+  after.set_guesses_void(15);
+  after.set_void_s(4);
+  after.add_guessers()->set_tried(60);
+  after.mutable_guessers(0)->set_right(40);
+  SweepResult result;
+  std::vector<SweepStage> stages;
+  TakeStatistics(before, after, 64, &result, &stages);
+  EXPECT_EQ(result.guesses, 60);
+  EXPECT_EQ(result.guesses_right, 40);
+  EXPECT_EQ(result.guesses_void, 15);
+  EXPECT_DOUBLE_EQ(result.accepted_share, 0.8);
+  EXPECT_DOUBLE_EQ(result.void_s, 4);
+  EXPECT_DOUBLE_EQ(result.rows_per_pass, 17);
+  EXPECT_DOUBLE_EQ(result.bubble, 0.6) << "of 40 s they computed 20, and 4 of these in vain";
+  EXPECT_DOUBLE_EQ(result.bubble_floor, 0.375);
+  EXPECT_DOUBLE_EQ(stages[0].bubble, 0.4) << "a stage was busy all the same";
+}
+
 TEST(SweepStatistics, GiveTokensPerCoreHourOverAllHostsWithStages) {
   pb::JobStatistics statistics = Statistics(1);
   SweepResult result;
@@ -277,6 +317,28 @@ TEST(SweepStatistics, OfAFirstReportAreItsOwn) {
   EXPECT_DOUBLE_EQ(result.busy_s, 10);
   EXPECT_DOUBLE_EQ(result.bubble_floor, 0.375);
   EXPECT_EQ(stages.size(), 2u);
+}
+
+// By the guesser that reads it, once it has aligned the output.
+TEST(PredictionOf, LetsTheShareOfTokensBeGuessedThatIsAskedFor) {
+  constexpr int64_t kVocab = 10'000, kTokens = 5000;
+  std::vector<TokenId> answer;
+  for (uint64_t i = 0; i < kTokens; ++i) answer.push_back(RandomToken(3, i, kVocab));
+  for (const double acceptance : {0.3, 0.5, 0.7, 0.9, 1.0}) {
+    const std::vector<TokenId> prediction = PredictionOf(answer, acceptance, 7, kVocab);
+    ASSERT_EQ(prediction.size(), answer.size());
+    PredictionGuesser guesser(prediction);
+    guesser.CatchUp(2 * kTokens);
+    guesser.Append(answer[0]);
+    int64_t right = 0;
+    for (size_t i = 1; i < answer.size(); ++i) {
+      const std::optional<Guess> guess = guesser.Next({});
+      right += guess.has_value() && guess->token == answer[i] ? 1 : 0;
+      guesser.Append(answer[i]);
+    }
+    EXPECT_NEAR(static_cast<double>(right) / (kTokens - 1), acceptance, acceptance < 1 ? 0.04 : 0) << acceptance;
+  }
+  EXPECT_EQ(PredictionOf({}, 0.5, 7, kVocab), std::vector<TokenId>());
 }
 
 // A point of an open loop that lasts a twentieth of a second.
@@ -307,6 +369,55 @@ TEST(SweepRunner, SendsEveryRequestOfAnOpenLoopHoweverLateItIs) {
   const absl::Status status = runner.Run(ShortOpenLoop(), requests, &result, &stages);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(result.requests + result.unfinished, 2);
+}
+
+TEST(SweepRunner, SendsRequestsAgainWithTheirAnswersForetold) {
+  constexpr int64_t kPrompt = 4, kOutput = 60, kRequests = 3;
+  const auto answer = [](const pb::SubmitRequest& request, int64_t i) {
+    return static_cast<TokenId>((31 * i * i + request.prompt(0)) % 1000);
+  };
+  std::vector<pb::SubmitRequest> sent;
+  SweepResult result;
+  {
+    uint64_t rows = 0;
+    FakeEngine engine;
+    const auto run = engine.Join();
+    engine.Play([&](const pb::EngineMessage& message) {
+      if (message.body_case() == pb::EngineMessage::BODY_NOT_SET) return engine.ReportRest(rows);
+      if (!message.has_submit()) return;
+      const pb::SubmitRequest& request = sent.emplace_back(message.submit());
+      rows += static_cast<uint64_t>(kPrompt + kOutput - 1);
+      for (int64_t i = 0; i < kOutput; ++i) engine.Token(request.request(), MonotonicUs(), answer(request, i));
+      engine.Finish(request.request(), pb::RequestFinished::REASON_LENGTH);
+    });
+    SweepConfig point;
+    point.concurrency = 1;
+    point.acceptance = 0.5;
+    SweepRunner runner(run.get(), /*vocab=*/1000);
+    std::vector<SweepStage> stages;
+    const absl::Status status =
+        runner.Run(point, {{0, kPrompt, kOutput}, {0, kPrompt, kOutput}, {0, kPrompt, kOutput}}, &result, &stages);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(result.requests, kRequests);
+  EXPECT_EQ(result.output_tokens, kRequests * kOutput);
+  EXPECT_EQ(result.prefill_rows, kRequests * (kPrompt + kOutput - 1)) << "only what was sent last is measured";
+  ASSERT_EQ(sent.size(), 2u * kRequests);
+  for (size_t i = 0; i < kRequests; ++i) {
+    const pb::SubmitRequest &first = sent[i], &again = sent[i + kRequests];
+    EXPECT_EQ(first.prediction_size(), 0);
+    ASSERT_EQ(again.prediction_size(), kOutput);
+    EXPECT_NE(first.cache_salt(), again.cache_salt()) << "no guesser knows the answer";
+    EXPECT_EQ(again.sampling().temperature(), 1);
+    EXPECT_EQ(again.sampling().seed(), first.sampling().seed());
+    EXPECT_NE(again.sampling().seed(), sent[(i + 1) % kRequests].sampling().seed());
+    int64_t wrong = 0;
+    for (int k = 0; k < kPrompt; ++k) EXPECT_EQ(again.prompt(k), first.prompt(k));
+    for (int k = 0; k < kOutput; ++k) wrong += again.prediction(k) != answer(first, k) ? 1 : 0;
+    EXPECT_EQ(again.prediction(0), answer(first, 0));
+    EXPECT_GT(wrong, 0);
+    EXPECT_LT(wrong, kOutput / 3);
+  }
 }
 
 TEST(SweepRunner, WaitsForTheRowsOfRequestsThatItCancelled) {

@@ -83,9 +83,11 @@ TEST(Statistics, SayWhatGuessesGaveAndCost) {
   summary.job->set_guesses_right(150);
   summary.job->set_guesses_void(40);
   summary.job->set_void_s(0.25);
-  EXPECT_THAT(StatisticsText(summary),
-              HasSubstr("\nguesses      200 rows sent ahead, 150 tokens right (75.0 %), 40 rows "
-                        "void in 0.250 s of the stages' time\n"));
+  summary.job->add_guessers()->set_tried(160);
+  summary.job->mutable_guessers(0)->set_right(150);
+  EXPECT_THAT(StatisticsText(summary), HasSubstr("\nguesses      200 rows sent ahead: 150 right, as many steps saved "
+                                                 "(accepted 93.8 %); 40 void, 0.250 s of the stages' time\n"));
+  EXPECT_EQ(TimingsJson(summary)["guesses_accepted_share"], 0.9375);
   EXPECT_EQ(TimingsJson(summary)["guesses_right"], 150);
   pb::JobStatistics sum = *summary.job;
   AddStatistics(*summary.job, &sum);

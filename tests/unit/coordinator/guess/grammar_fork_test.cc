@@ -1,6 +1,5 @@
 #include "coordinator/guess/grammar_fork.h"
 
-#include <deque>
 #include <random>
 #include <vector>
 
@@ -50,17 +49,16 @@ TEST(GrammarFork, AllowsWhatAMatcherOfTheWholeTextAllows) {
     const GrammarMatcher start(RandomGrammar(256, &random).second, vocabulary);
     GrammarFork fork(start);
     Text output;
-    std::deque<TokenId> sent;
+    Text sent;
     for (int step = 0; step < 12; ++step) {
       for (int question = static_cast<int>(random() % 5); question > 0; --question) {
-        const Text run(sent.begin(), sent.end());
         Text whole = output;
-        whole.insert(whole.end(), run.begin(), run.end());
+        whole.insert(whole.end(), sent.begin(), sent.end());
         const std::optional<GrammarMatcher> behind = MatcherBehind(start, whole);
         ASSERT_TRUE(behind.has_value());
         const TokenId token = LikelyToken(*behind, vocab, &random);
         const bool may_follow = GrammarMatcher(*behind).Append(token);
-        ASSERT_EQ(fork.Allows(run, token), may_follow);
+        ASSERT_EQ(fork.Allows(sent, token), may_follow);
         (may_follow ? allowed : refused) += 1;
         if (may_follow && random() % 3 != 0) sent.push_back(token);  // others are not sent
       }
@@ -72,7 +70,7 @@ TEST(GrammarFork, AllowsWhatAMatcherOfTheWholeTextAllows) {
       if (!GrammarMatcher(confirmed).Append(token)) continue;
       if (!sent.empty()) (sent.front() == token ? hits : misses) += 1;
       if (!sent.empty() && sent.front() == token) {
-        sent.pop_front();
+        sent.erase(sent.begin());
       } else {
         sent.clear();
       }
@@ -103,6 +101,25 @@ TEST(GrammarFork, WalksWhateverRunItIsAskedAbout) {
   EXPECT_FALSE(fork.Allows(Text{']'}, '5'));
 }
 
+TEST(GrammarFork, TakesNoMoreStepsForAllItsCopiesThanATextMay) {
+  const auto vocabulary = VocabularyWith({});
+  const GrammarMatcher start(GrammarProgram::Make(testing::ManyCalls(1000)).value(), vocabulary);
+  Text run;
+  for (GrammarMatcher matcher = start; matcher.steps() < kMaxGrammarTextSteps / 20;) {
+    ASSERT_LT(run.size(), 1000u);
+    ASSERT_TRUE(matcher.Append(run.emplace_back('a')));
+  }
+  Text other = run;
+  other[0] = 'b';
+  GrammarFork fork(start);
+  int allowed = 0;  // each behind another run than the one before, so that it is walked anew
+  while (allowed < 100 && fork.Allows(allowed % 2 == 0 ? run : other, 'a')) ++allowed;
+  EXPECT_GE(allowed, 1);
+  EXPECT_LT(allowed, 22);
+  fork.Confirm('c');
+  EXPECT_FALSE(fork.Allows({}, 'a')) << "a wrong guess gives none back";
+}
+
 TEST(SpeculatorWithAGrammar, SendsNoGuessThatTheGrammarRefusesBehindTheRun) {
   const auto vocabulary = VocabularyWith({});
   const GrammarMatcher start(GrammarProgram::Decode(testing::Lists(2000)).value(), vocabulary);
@@ -125,7 +142,7 @@ TEST(SpeculatorWithAGrammar, SendsNoGuessThatTheGrammarRefusesBehindTheRun) {
       ASSERT_TRUE(behind_run.Append(next));
     }
     if (random() % 3 != 0) continue;
-    const std::deque<TokenId>& guesses = line.sequence().guesses;
+    const Text& guesses = line.sequence().guesses;
     const TokenId token = !guesses.empty() && random() % 2 == 0 ? guesses.front() : tokens[random() % 5];
     if (!GrammarMatcher(behind_output).Append(token)) continue;
     const bool hit = !guesses.empty() && guesses.front() == token;

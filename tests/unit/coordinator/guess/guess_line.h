@@ -20,7 +20,7 @@ class GuessLine {
  public:
   GuessLine(Speculator* speculator, SequenceSpec spec, std::optional<GrammarMatcher> grammar = std::nullopt)
       : speculator_(*speculator), sequence_(std::move(spec)) {
-    speculator_.Open(sequence_, std::move(grammar));
+    speculator_.Open(sequence_, std::move(grammar), sequence_.spec().prediction);
     sequence_.handed_out = sequence_.tokens();
     sequence_.slices_in_flight = 1;
   }
@@ -46,7 +46,7 @@ class GuessLine {
     const SequenceEvent event = EventOf(token);
     sequence_.Append(token);
     if (event.guess == SequenceEvent::Guess::kRight) {
-      sequence_.guesses.pop_front();
+      sequence_.guesses.erase(sequence_.guesses.begin());
       --sequence_.slices_in_flight;
     } else {
       sequence_.guesses.clear();
@@ -74,7 +74,7 @@ class GuessLine {
   Sequence sequence_;
 };
 
-// Says what a function of the position says.
+// Says what a function of the position says, which may be another answer every time.
 class GuesserOfPosition : public Guesser {
  public:
   using Answer = std::function<TokenId(int64_t position)>;
@@ -85,9 +85,12 @@ class GuesserOfPosition : public Guesser {
     return token == kNoToken ? std::nullopt : std::optional(Guess{token, 0.5});
   }
 
+  uint64_t version() const override { return version_++; }
+
  private:
   const Answer answer_;
   int64_t tokens_ = 0;
+  mutable uint64_t version_ = 0;
 };
 
 // Options of a speculator whose only guesser, unless `suffix`, is of positions.

@@ -21,8 +21,8 @@ void AppendAll(Guesser* guesser, const Tokens& tokens) {
 }
 
 // With an index of all of the prediction.
-PredictionGuesser Predicting(const Tokens& prediction, int64_t prompt_tokens) {
-  PredictionGuesser guesser(prediction, prompt_tokens);
+PredictionGuesser Predicting(const Tokens& prediction) {
+  PredictionGuesser guesser(prediction);
   EXPECT_EQ(guesser.CatchUp(1'000'000), static_cast<int64_t>(prediction.size()));
   return guesser;
 }
@@ -128,9 +128,7 @@ TEST(SuffixGuesser, LeavesEarlierRequestsAloneWhereItsOwnMatchIsLong) {
 }
 
 TEST(PredictionGuesser, FollowsThePredictionFromItsFirstTokenToItsLast) {
-  PredictionGuesser guesser = Predicting({1, 2, 3}, 2);
-  EXPECT_EQ(TokenOf(guesser.Next({})), kNoToken) << "the prompt is not all there";
-  AppendAll(&guesser, {2, 3});
+  PredictionGuesser guesser = Predicting({1, 2, 3});
   EXPECT_EQ(TokenOf(guesser.Next({})), 1);
   EXPECT_EQ(TokenOf(guesser.Next(Tokens{1, 2})), 3);
   EXPECT_EQ(TokenOf(guesser.Next(Tokens{1, 2, 3})), kNoToken);
@@ -141,7 +139,7 @@ TEST(PredictionGuesser, FollowsThePredictionFromItsFirstTokenToItsLast) {
 }
 
 TEST(PredictionGuesser, FindsItsPlaceAgainBehindAChange) {
-  PredictionGuesser guesser = Predicting({1, 2, 3, 4, 5, 6, 7, 8}, 0);
+  PredictionGuesser guesser = Predicting({1, 2, 3, 4, 5, 6, 7, 8});
   AppendAll(&guesser, {1, 2, 9});  // 3 was predicted
   EXPECT_EQ(TokenOf(guesser.Next({})), kNoToken);
   guesser.Append(4);
@@ -156,7 +154,7 @@ TEST(PredictionGuesser, FindsItsPlaceAgainBehindAChange) {
 TEST(PredictionGuesser, CountsTheSameHoweverOftenItIsAsked) {
   std::mt19937 random(9);
   const Tokens prediction = RandomText(&random, 200, 8);
-  PredictionGuesser asked = Predicting(prediction, 0), left_alone = Predicting(prediction, 0);
+  PredictionGuesser asked = Predicting(prediction), left_alone = Predicting(prediction);
   for (size_t i = 0; i < prediction.size(); ++i) {
     if (i % 40 == 39) continue;  // left out
     for (size_t length = 0; length < i % 4; ++length) asked.Next(Tokens(length, prediction[i]));
@@ -172,7 +170,7 @@ TEST(PredictionGuesser, CountsTheSameHoweverOftenItIsAsked) {
 TEST(PredictionGuesser, CountsTheSameWheneverThePredictionIsIndexed) {
   std::mt19937 random(11);
   const Tokens prediction = RandomText(&random, 300, 30);
-  PredictionGuesser early = Predicting(prediction, 0), late(prediction, 0);
+  PredictionGuesser early = Predicting(prediction), late(prediction);
   for (size_t i = 0; i < prediction.size(); ++i) {
     const TokenId token = i % 50 == 49 ? 31 : prediction[i];
     early.Append(token);
@@ -192,7 +190,7 @@ TEST(PredictionGuesser, CountsTheSameWheneverThePredictionIsIndexed) {
 }
 
 TEST(PredictionGuesser, GuessesNothingFromAnEmptyPrediction) {
-  PredictionGuesser guesser({}, 0);
+  PredictionGuesser guesser(Tokens{});
   EXPECT_EQ(TokenOf(guesser.Next({})), kNoToken);
   AppendAll(&guesser, {1, 1, 1});
   EXPECT_EQ(TokenOf(guesser.Next(Tokens{1})), kNoToken);

@@ -76,7 +76,7 @@ class SpeculatedStream {
     if (Chance(4)) spec.output.assign(expected.output.begin(), expected.output.begin() + expected.output.size() / 2);
     if (spec.output.size() == expected.output.size()) spec.output.clear();
     ASSERT_TRUE(scheduler_.Add(spec).ok());
-    speculator_.Open(*scheduler_.Find(spec.id), std::nullopt);
+    speculator_.Open(*scheduler_.Find(spec.id), std::nullopt, spec.prediction);
     outputs_[spec.id] = spec.output;
     specs_[spec.id] = std::move(spec);
   }
@@ -126,7 +126,7 @@ class SpeculatedStream {
   void CheckAnswer(SequenceId id, const PredictionCost& cost) {
     const SequenceSpec& spec = specs_.at(id);
     EXPECT_EQ(outputs_[id], ComputeAlone(spec, kContext).output) << "sequence " << id;
-    PredictionGuesser alone(spec.prediction, 0);
+    PredictionGuesser alone(spec.prediction);
     alone.CatchUp(kContext);
     for (const TokenId token : outputs_[id]) alone.Append(token);
     EXPECT_EQ(std::pair(cost.accepted, cost.rejected), std::pair(alone.accepted(), alone.rejected()));

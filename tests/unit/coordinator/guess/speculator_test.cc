@@ -3,7 +3,6 @@
 #include "coordinator/guess/speculator.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <memory>
 #include <random>
@@ -59,10 +58,9 @@ TEST(Speculator, GuessesWhatTheLongestMatchOfTextAndRunSays) {
     Tokens text = RandomText(&random, 80, 5);
     GuessLine line(&speculator, SpecOf(1, text));
     for (int step = 0; step < 60; ++step) {
-      const std::deque<TokenId>& guesses = line.sequence().guesses;
+      const Tokens& guesses = line.sequence().guesses;
       for (int question = static_cast<int>(random() % 6); question > 0; --question) {
-        const SuffixIndex::Continuation next =
-            NaiveContinuation(text, Joined(text, Tokens(guesses.begin(), guesses.end())));
+        const SuffixIndex::Continuation next = NaiveContinuation(text, Joined(text, guesses));
         const TokenId expected = line.sequence().slices_in_flight == 4 || next.length < 1 ? kNoToken : next.token;
         ASSERT_EQ(random() % 2 == 0 ? line.Ask() : line.Send(), expected);
         guessed += expected == kNoToken ? 0 : 1;
@@ -115,6 +113,57 @@ TEST(Speculator, KeepsNoMoreRowsInFlightThanItsAcceptanceHas) {
   speculator.SetRows(1, 0);
   EXPECT_FALSE(speculator.MayGuess(0, 0));
   EXPECT_EQ(line.Ask(), kNoToken);
+}
+
+// Says 7, and counts how often it is asked.
+class AskedGuesser : public Guesser {
+ public:
+  AskedGuesser(int* questions, const uint64_t* version) : questions_(*questions), version_(*version) {}
+  void Append(TokenId /*token*/) override {}
+  std::optional<Guess> Next(absl::Span<const TokenId> /*run*/) const override {
+    ++questions_;
+    return Guess{7, 0.5};
+  }
+  uint64_t version() const override { return version_; }
+
+ private:
+  int& questions_;
+  const uint64_t& version_;
+};
+
+TEST(Speculator, AsksOnceWhatTheSchedulerAsksAtEveryTurn) {
+  int questions = 0;
+  uint64_t version = 0;
+  Speculator speculator({.suffix = false, .vocab = 1000, .more = [&](const Sequence& /*sequence*/) {
+                           return std::make_unique<AskedGuesser>(&questions, &version);
+                         }});
+  speculator.SetRows(4, 0);
+  SequenceSpec spec = SpecOf(1, {5});
+  spec.stop_tokens = {7};  // so it is never sent
+  GuessLine line(&speculator, std::move(spec));
+  const auto asked_for_a_thousand = [&] {
+    const int before = questions;
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(line.Ask(), 7);
+    return questions - before;
+  };
+  EXPECT_EQ(asked_for_a_thousand(), 1);
+  line.Come(8);
+  EXPECT_EQ(asked_for_a_thousand(), 1) << "another history";
+  line.Send();
+  EXPECT_EQ(asked_for_a_thousand(), 1) << "another run";
+  ++version;
+  EXPECT_EQ(asked_for_a_thousand(), 1) << "it has learnt something";
+}
+
+TEST(Speculator, AsksAgainOnceAPredictionIsIndexed) {
+  Speculator speculator({.vocab = 1000});
+  speculator.SetRows(4, 0);
+  SequenceSpec spec = SpecOf(1, {1, 2, 3});
+  spec.prediction = Tokens(2 * Speculator::kTokensATurn + 1, 9);
+  GuessLine line(&speculator, std::move(spec));
+  EXPECT_EQ(line.Ask(), kNoToken);
+  EXPECT_EQ(line.Ask(), kNoToken);
+  EXPECT_EQ(line.Ask(), 9);
 }
 
 TEST(Speculator, CountsTheGuessesThatWereSentAlone) {
@@ -365,6 +414,16 @@ TEST(Speculator, CountsPredictedTokensTheSameHoweverManyAreGuessed) {
   EXPECT_EQ(cost(4, output.size(), true, 0), all);
   EXPECT_EQ(cost(4, output.size(), false, 700), all);
   EXPECT_EQ(cost(4, 1, false, 0), std::pair(int64_t{1}, int64_t{0})) << "before its prediction was indexed";
+}
+
+TEST(Speculator, IndexesABoundedPartOfAPredictionThatItsSequenceDoesNotWaitFor) {
+  for (const int64_t tokens : {Speculator::kTokensAtEnd - 1, 3 * Speculator::kTokensAtEnd}) {
+    Speculator speculator({.vocab = 1000});
+    SequenceSpec spec = SpecOf(1, {1, 2, 3});
+    spec.prediction = Tokens(static_cast<size_t>(tokens), 9);
+    GuessLine line(&speculator, std::move(spec));
+    EXPECT_EQ(line.ComeAndEnd(9).accepted, tokens < Speculator::kTokensAtEnd ? 1 : 0);
+  }
 }
 
 TEST(Speculator, GuessesByThePredictionWhileThePromptIsNotFed) {

@@ -12,6 +12,7 @@
 #include "coordinator/guess/guesser.h"
 #include "coordinator/sim/replay.h"
 #include "tests/testing/cluster/loopback_cluster.h"
+#include "tests/testing/grammar/toy_grammars.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/models/tiny_model.h"
 #include "tests/testing/shared_data.h"
@@ -42,6 +43,17 @@ class MostlyRight : public Guesser {
   const size_t prompt_;
   const std::vector<TokenId> answer_;
   size_t known_ = 0;
+};
+
+// Always guesses the same.
+class Stubborn : public Guesser {
+ public:
+  explicit Stubborn(TokenId token) : token_(token) {}
+  void Append(TokenId) override {}
+  std::optional<Guess> Next(absl::Span<const TokenId>) const override { return Guess{token_, 0.5}; }
+
+ private:
+  const TokenId token_;
 };
 
 class SpeculatingJob : public ::testing::Test {
@@ -114,6 +126,9 @@ TEST_F(SpeculatingJob, SaysWhyNothingIsGuessed) {
   EXPECT_EQ(ready(1), "nothing is guessed: one stage is never idle");
   job_.set_micro_batches(1);
   EXPECT_EQ(ready(2), "nothing is guessed: only one micro-batch may be in flight");
+  job_.set_micro_batches(3);
+  job_.set_guess_rows(1);
+  EXPECT_EQ(ready(2), "nothing is guessed: only one row of a sequence may be in flight");
 }
 
 TEST_F(SpeculatingJob, GuessesFromAPredictionAndSaysHowMuchOfItCame) {
@@ -174,6 +189,63 @@ TEST_F(SpeculatingJob, RecordsEachGuessAndWhatBecameOfItSoThatItsLogReplays) {
   ASSERT_TRUE(replayed.ok()) << replayed.status();
   EXPECT_EQ(replayed->front().status.counters.guesses_right, run.statistics.guesses_right());
   EXPECT_EQ(replayed->front().tokens, 2 * kAnswerTokens);
+}
+
+// Of a prompt as many chunks leave before the first result as the job has places for guesses.
+TEST_F(SpeculatingJob, SaysHowManyPlacesItBeganWithSoThatItsLogReplays) {
+  const ClusterAnswer plain = Plain();
+  const std::string path = dir_.File("steps.jsonl");
+  job_.set_step_log(path);
+  job_.set_speculate("suffix");
+  job_.set_guess_rows(3);
+  job_.set_prefill_chunk(8);
+  const auto run = testing::RunCluster(2, job_, {request_}, nullptr, 0, Knows(plain));
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_GT(run->statistics.guesses(), 0u);
+  std::vector<StepRecord> records = ReadStepLog(path).value();
+  RecordedJob& job = *records.front().inputs.job;
+  EXPECT_EQ(job.micro_batches, 2);
+  EXPECT_EQ(job.guess_places, 3);
+  const auto replayed = Replay(records);
+  ASSERT_TRUE(replayed.ok()) << replayed.status();
+  EXPECT_EQ(replayed->front().tokens, kAnswerTokens);
+  job.guess_places = 0;
+  EXPECT_THAT(Replay(records).status().message(), HasSubstr("after 1 result"));
+  job.guess_places = 4;
+  EXPECT_THAT(Replay(records).status().message(), HasSubstr("4 places for guesses, but 3 micro-batches"));
+}
+
+// A request that begins in the middle of its output, as after a loss: ten letters are allowed, and then the end.
+TEST_F(SpeculatingJob, GuessesNothingThatTheGrammarRefusesBehindTheOutput) {
+  request_.grammar = testing::RunOfBytes('a', 'm', 10, 10);
+  request_.stop_tokens = {kSpeculatedVocab - 1};
+  pb::LogitBias* bias = request_.sampling.add_logit_bias();  // one letter a token
+  bias->set_token('c' - 33);
+  bias->set_bias(100);
+  const ClusterAnswer plain = Plain();
+  ASSERT_EQ(plain.tokens.size(), 11u);
+  ClusterRequest resumed = request_;
+  std::vector<TokenId> rest = TokensOf(plain);
+  resumed.output.assign(rest.begin(), rest.begin() + 4);
+  rest.erase(rest.begin(), rest.begin() + 4);
+  const auto guessed = [&](char letter) {  // output tokens
+    const std::string path = dir_.File(std::string("steps.") + letter);
+    job_.set_step_log(path);
+    const ClusterRun run =
+        Run(3, 4, {resumed}, [letter](const Sequence&) { return std::make_unique<Stubborn>(letter - 33); });
+    EXPECT_EQ(TokensOf(run.answers[0]), rest);
+    const std::vector<StepRecord> records = ReadStepLog(path).value();
+    std::set<int64_t> places;
+    for (const StepRecord& record : records) {
+      for (const StepRecord::Slice& slice : record.slices) {
+        if (slice.guess != GuessRecord::kNone)
+          places.insert(slice.start - static_cast<int64_t>(request_.prompt.size()));
+      }
+    }
+    return places;
+  };
+  EXPECT_THAT(guessed('z'), IsEmpty());
+  EXPECT_THAT(guessed('c'), ElementsAre(5, 6, 7, 8, 9));
 }
 
 // Rows 46 and 47 are on their way as guesses when the sequence is preempted; both hold, and the second one fills a

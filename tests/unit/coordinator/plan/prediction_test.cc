@@ -383,6 +383,10 @@ TEST(PredictSpeculation, TheSlowestStageBoundsTheRowsAndHopsCallForOneMore) {
   EXPECT_EQ(PredictSpeculation(uneven.model(), 0, 0.1, 16).rows, 2) << "a third would cost more than it gains";
   Pipeline far({4, 4, 4, 4}, 0.001, kFast);
   EXPECT_EQ(PredictSpeculation(far.model(), 0, 0.7, 16).rows, 5);
+  const SpeculationPrediction few = PredictSpeculation(far.model(), 0, 0.7, 16, 0, /*in_flight=*/4);
+  EXPECT_EQ(few.rows, 4) << "as many as micro-batches";
+  EXPECT_EQ(few.last_useful_stages, PredictSpeculation(far.model(), 0, 0.7, 16).last_useful_stages)
+      << "more stages have more micro-batches";
 }
 
 TEST(PredictSpeculation, SaysFromHowManyStagesOnAFurtherOneNoLongerPays) {

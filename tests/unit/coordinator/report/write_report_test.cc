@@ -112,6 +112,43 @@ TEST(ReportFigures, HaveSentencesThatAreComputed) {
             "proportion. The bubble of 2 stages is 12 %, its floor 9.0 %.");
 }
 
+// One at a time over stages: without guesses, and with an acceptance; measured, and simulated beside it.
+std::vector<SweepPoint> OneUserSweep() {
+  std::vector<SweepPoint> points;
+  for (const bool simulated : {false, true}) {
+    for (const double acceptance : {0.0, 0.7}) {
+      for (SweepPoint& point :
+           SyntheticSweep({.stages = {1, 2, 4}, .concurrency = {1}, .repetitions = 1, .simulated = simulated})) {
+        point.config.acceptance = acceptance;
+        point.config.speculate = acceptance > 0 ? Speculate::kAuto : Speculate::kOff;
+        const double gain = 1 / (acceptance / static_cast<double>(point.config.stages) + 1 - acceptance);
+        point.result.itl_s.mean = 0.1 / gain / (simulated ? 1.25 : 1);
+        points.push_back(std::move(point));
+      }
+    }
+  }
+  return points;
+}
+
+TEST(ReportFigures, ShowTheTokensOfOneUserOverStagesMeasuredBesideSimulated) {
+  std::vector<SweepPoint> points = OneUserSweep();
+  const std::vector<ReportFigure> figures = FiguresOf(points);
+  const ReportFigure& figure = Find(figures, "one-user");
+  EXPECT_EQ(figure.id, figures.front().id);
+  EXPECT_THAT(figure.sentence, HasSubstr("One user of 4 stages has 2.11 times the tokens/s that there are without "
+                                         "guesses (guesses (auto), acceptance 0.7): 21.1 against 10. "));
+  EXPECT_THAT(figure.sentence, HasSubstr("Simulated, one user of 4 stages has 2.11 times"));
+  const auto& chart = std::get<XyChart>(figure.chart);
+  ASSERT_EQ(chart.series.size(), 4u);
+  EXPECT_EQ(std::count_if(chart.series.begin(), chart.series.end(), [](const ChartSeries& s) { return s.hollow; }), 2);
+  for (const ChartSeries& series : chart.series) ASSERT_EQ(series.points.size(), 3u) << series.label;
+  EXPECT_EQ(chart.series[0].label, "no guesses");
+  EXPECT_DOUBLE_EQ(chart.series[0].points[2].y, 10);
+  EXPECT_NEAR(chart.series[1].points[2].y, 10 / (0.7 / 4 + 0.3), 1e-9);
+  std::erase_if(points, [](const SweepPoint& point) { return point.config.acceptance > 0; });
+  EXPECT_THAT(Ids(FiguresOf(points)), Not(Contains("one-user"))) << "a flat line says nothing";
+}
+
 // A rate that is too low and a time that is too long are the same error, though one ratio is below 1 and one above it.
 TEST(ReportPage, SaysHowFarMeasuredAndPredictedAreApart) {
   std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});

@@ -54,6 +54,27 @@ TEST_F(TightGuesses, TakeNoBlockThatRunningSequencesWerePromised) {
   RunToTheEnd();
 }
 
+struct GuessesBesideAQueue : GuessMachine {
+  static SchedulerOptions Small() {
+    SchedulerOptions options = Options();
+    options.group_blocks = {8};
+    options.context = 28;
+    return options;
+  }
+  GuessesBesideAQueue() : GuessMachine(Small()) {}
+};
+
+TEST_F(GuessesBesideAQueue, TakeNoBlockWhileItsHeadLacksSome) {
+  Decode({Spec(1, 6, 20)});
+  Add(Spec(2, 12, 4));
+  EXPECT_EQ(Fill().size(), 2u) << "the guess at position 7 is in a block that it has";
+  EXPECT_EQ(scheduler_.queue().in_turn(), 1);
+  ASSERT_TRUE(scheduler_.Cancel(2).ok());
+  specs_.erase(2);
+  EXPECT_EQ(Fill().size(), 2u) << "nobody waits for the next block";
+  RunToTheEnd();
+}
+
 struct FullPoolGuesses : GuessMachine {
   static SchedulerOptions Full() {
     SchedulerOptions options = Options();

@@ -21,7 +21,7 @@ inline TokenId RightGuess(const Sequence& sequence) {
 }
 inline TokenId WrongGuess(const Sequence& sequence) { return (RightGuess(sequence) + 1) % kSimulatedVocabulary; }
 
-// Right with a probability; of the wrong ones some are outside of the vocabulary. Now and then it has none.
+// Right with a probability. Now and then it has none.
 class RandomGuesses : public GuessFeed {
  public:
   RandomGuesses(uint32_t seed, double right) : random_(seed), right_(right) {}
@@ -32,7 +32,7 @@ class RandomGuesses : public GuessFeed {
     if (random_() % 16 == 0) return kNoToken;
     const TokenId right = RightGuess(sequence);
     if (static_cast<double>(random_() % 1000) < right_ * 1000) return right;
-    const auto other = static_cast<TokenId>(random_() % (2 * kSimulatedVocabulary));
+    const auto other = static_cast<TokenId>(random_() % kSimulatedVocabulary);
     return other == right ? kNoToken : other;
   }
 

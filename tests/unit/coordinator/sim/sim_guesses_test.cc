@@ -3,6 +3,7 @@
 #include "coordinator/sim/sim_guesses.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -217,6 +218,48 @@ TEST(SimGuesses, CanBeThoseOfAStepLog) {
   const SimOutcome again = Simulated(UsersOf(cluster, 1, 1000, same));
   EXPECT_NEAR(MsAToken(again, 0) / MsAToken(first, 0), 1, 0.03);
   EXPECT_EQ(ByLog(RecordsOf(UsersOf(cluster, 1, 20, nullptr), &second), {4}), nullptr);
+}
+
+// A log of one micro-batch.
+StepRecord GuessesAfter(int64_t prompt_tokens, const std::vector<StepRecord::Slice>& slices, SequenceId requests) {
+  StepRecord record;
+  for (SequenceId sequence = 1; sequence <= requests; ++sequence) {
+    record.inputs.commands.push_back({.sequence = sequence, .prompt_tokens = prompt_tokens, .max_new_tokens = 4});
+  }
+  record.slices = slices;
+  return record;
+}
+
+TEST(SimGuesses, OfAStepLogAreThoseOfTheRequestOfTheSameNumber) {
+  const auto guess = [](int32_t start, GuessRecord what) {
+    return StepRecord::Slice{.sequence = 2, .start = start, .count = 1, .sample = true, .guess = what};
+  };
+  const std::vector<StepRecord> records = {
+      GuessesAfter(10, {guess(11, GuessRecord::kRight), guess(12, GuessRecord::kVoid)}, 3)};
+  const SimOutcomes outcomes = ByLog(records, {4, 6, 5});
+  ASSERT_NE(outcomes, nullptr);
+  for (const SequenceId sequence : {1, 3}) {
+    for (int64_t position = 0; position < 20; ++position) EXPECT_EQ(outcomes(sequence, position), std::nullopt);
+  }
+  EXPECT_EQ(outcomes(2, 5), std::nullopt) << "of the prompt";
+  EXPECT_EQ(outcomes(2, 6), std::nullopt) << "it was not guessed";
+  EXPECT_EQ(outcomes(2, 7), true);
+  EXPECT_EQ(outcomes(2, 8), false);
+  EXPECT_EQ(outcomes(2, 9), std::nullopt) << "from the start";
+  EXPECT_EQ(outcomes(2, 10), true);
+}
+
+// Of as many requests as would fill the memory, if a place were taken for a size.
+TEST(SimGuesses, OfAStepLogMayBeAtAnyPosition) {
+  constexpr int32_t kFar = std::numeric_limits<int32_t>::max();
+  std::vector<StepRecord::Slice> slices;
+  for (SequenceId sequence = 1; sequence <= 1000; ++sequence) {
+    slices.push_back({.sequence = sequence, .start = kFar, .count = 1, .sample = true, .guess = GuessRecord::kRight});
+  }
+  const SimOutcomes outcomes = ByLog({GuessesAfter(3, slices, 1000)}, {3});
+  ASSERT_NE(outcomes, nullptr);
+  EXPECT_EQ(outcomes(1000, kFar), true);
+  EXPECT_EQ(outcomes(1000, 3), std::nullopt);
 }
 
 MicroBatch RowAt(uint64_t number, int32_t start, TokenId guess) {

@@ -93,12 +93,50 @@ TEST(DrawTrace, NamesSpansByKindAndGivesTheirNumbersAsArguments) {
   EXPECT_EQ(names, (std::map<std::string, int>{{"prefill", 3}, {"mixed", 3}, {"decode", 2}}));
 }
 
+TEST(DrawTrace, NamesAndColoursStepsOfGuessesApart) {
+  TraceJob job = OneAtATime();
+  const auto guess = [](int64_t start, GuessRecord record) {
+    return TraceSlice{.sequence = 1, .start = start, .count = 1, .sample = true, .guess = record};
+  };
+  for (size_t i = 2; i < 6; ++i) job.steps[i].decode_rows = 0;
+  job.steps[0].commands = {{.request = 7, .sequence = 1, .at_us = 0, .prompt_tokens = 4}};
+  job.steps[0].slices = {{1, 0, 4, true}};
+  job.steps[1].slices = {{1, 4, 1, true}};
+  job.steps[2].slices = {guess(5, GuessRecord::kRight)};
+  job.steps[3].slices = {guess(6, GuessRecord::kVoid)};
+  job.steps[4].slices = {guess(7, GuessRecord::kVoid)};
+  job.steps[5].slices = {guess(6, GuessRecord::kRight), guess(7, GuessRecord::kVoid)};
+  job.steps[6].slices = {{1, 7, 1, true}, guess(9, GuessRecord::kVoid)};
+  job.steps[7].slices = {guess(10, GuessRecord::kVoid)};  // behind its last token
+  job.steps[7].decode_rows = 0;
+  const json events = EventsOf(job);
+  testing::ExpectWellFormedTrace(events);
+  std::map<std::string, std::string> colours;
+  std::string names;
+  for (const json& event : events) {
+    if (event["ph"] != "X" || !event["args"].contains("prefill_rows")) continue;
+    colours[event["name"]] = event["cname"];
+    absl::StrAppend(&names, event["name"].get<std::string>(), "|");
+    if (event["args"]["micro_batch"] == 5) {
+      EXPECT_EQ(event["args"]["guessed_rows"], 2);
+      EXPECT_EQ(event["args"]["void_rows"], 1);
+    }
+    EXPECT_EQ(event["args"].contains("guessed_rows"), event["args"]["micro_batch"] > 1);
+  }
+  EXPECT_EQ(names, "decode|decode|guess|guess (void)|guess (void)|guess|decode|guess (void)|");
+  EXPECT_EQ(colours.size(), 3u);
+  EXPECT_NE(colours["guess"], colours["guess (void)"]);
+  EXPECT_NE(colours["guess"], colours["decode"]);
+  EXPECT_THAT(LanesOfRequests(events)["request 7"], HasSubstr("decode 1000-7000")) << "no void row is a preemption";
+}
+
 TEST(DrawTrace, SaysTheSameOfWhatWasReadBack) {
   const testing::TempDir dir;
   TraceJob job = OneAtATime();
   job.steps[0].commands = {{.request = 7, .sequence = 1, .at_us = -20, .prompt_tokens = 70}};
   job.steps[3].commands = {{.cancel = true, .request = 7, .sequence = 1, .at_us = 2900}};
-  job.steps[1].slices = {{1, 0, 64}, {2, 9, 1, true}};
+  job.steps[1].slices = {{1, 0, 64}, {2, 9, 1, true}, {2, 10, 1, true, GuessRecord::kRight}};
+  job.steps[2].slices = {{2, 11, 1, true, GuessRecord::kVoid}};
   ASSERT_TRUE(AlignTrace(&job).ok());
   ASSERT_TRUE(WriteTrace(dir.File("t.json"), {job}).ok());
   const std::vector<TraceJob> jobs = ReadTrace(dir.File("t.json")).value();
@@ -115,7 +153,7 @@ TEST(DrawTrace, RefusesSlicesThatAreNone) {
   std::string good;
   AppendTraceStepLine(job.steps[0], 0, &good);
   ASSERT_TRUE(ParseTraceStepLine(good, 1).ok());
-  for (const char* bad : {"1:0", "1+64", ":0+64", "1:0+-64", "1:0+99999999999999999", "x"}) {
+  for (const char* bad : {"1:0", "1+64", "1:0+64!?", "1:0+64?*", ":0+64", "1:0+-64", "1:0+99999999999999999", "x"}) {
     std::string line = good;
     line.replace(line.find("1:0+64"), 6, bad);
     EXPECT_THAT(ParseTraceStepLine(line, 1).status().message(), HasSubstr("`slices` is not a string like")) << bad;

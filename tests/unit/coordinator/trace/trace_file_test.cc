@@ -5,7 +5,6 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -92,6 +91,20 @@ TEST_F(TraceFile, WhatARunLeavesIsFinishedAndStaysSo) {
   ASSERT_TRUE(FinishTrace(path_).ok());
   EXPECT_EQ(Text(), text);
   EXPECT_FALSE(std::ifstream(path_ + ".new").is_open());
+}
+
+TEST(TraceStepOf, CountsGuessesNeitherAsPromptRowsNorAsDecodeRows) {
+  StepRecord record;
+  record.slices = {{.sequence = 1, .start = 0, .count = 30}, {.sequence = 2, .start = 9, .count = 1, .sample = true}};
+  for (const GuessRecord guess : {GuessRecord::kRight, GuessRecord::kVoid}) {
+    record.slices.push_back({.sequence = 3, .start = 9, .count = 1, .sample = true, .guess = guess});
+  }
+  const TraceStep step = TraceStepOf(record);
+  EXPECT_EQ(step.prefill_rows, 30);
+  EXPECT_EQ(step.decode_rows, 1);
+  EXPECT_EQ(step.guessed_rows(), 2);
+  EXPECT_EQ(step.void_rows(), 1);
+  EXPECT_EQ(step.rows(), record.rows());
 }
 
 TEST_F(TraceFile, AKilledJobLeavesAFileThatCanBeReadFinishedAndGoneOnWith) {
@@ -234,124 +247,6 @@ TEST_F(TraceFile, DamageIsNeverMoreThanAnError) {
         if (AlignTrace(&job).ok()) SummarizeTrace(job);
       }
     }
-  }
-}
-
-TraceSummary Of(const MadeUpRun& run) {
-  TraceJob job = run.Recorded();
-  job.header.simulated = true;
-  EXPECT_TRUE(AlignTrace(&job).ok());
-  return SummarizeTrace(job);
-}
-
-int64_t In(const TraceSummary& summary, int stage, StageState state) {
-  return summary.stages[static_cast<size_t>(stage)][static_cast<size_t>(state)];
-}
-
-void ExpectSharesAddUp(const BubbleCauses& causes) {
-  EXPECT_NEAR(causes.coordinator + causes.hop + causes.imbalance + causes.few_sequences + causes.fill_drain,
-              causes.bubble, 1e-9);
-}
-
-TEST(TraceSummary, AccountsForEveryMicrosecondOfAScheduleDoneByHand) {
-  // One sequence through two stages: turn 10, hop 100, stage 0 3000, send 40 of the hop, hop, stage 1 2000, hop.
-  const TraceSummary summary =
-      Of({.compute_us = {3000, 2000}, .micro_batches = 10, .turn_us = 10, .hop_us = 100, .send_us = 40});
-  const int64_t round = 10 + 100 + 3000 + 100 + 2000 + 100;
-  EXPECT_EQ(summary.wall_us, 10 * round - 10);  // the first turn comes before the first submission
-  EXPECT_EQ(summary.micro_batches, 10);
-  EXPECT_EQ(summary.decode_rows, 10);
-  EXPECT_EQ(In(summary, 0, StageState::kCompute), 10 * 3000);
-  EXPECT_EQ(In(summary, 0, StageState::kSend), 9 * 40);  // the last one's is not known
-  EXPECT_EQ(In(summary, 0, StageState::kWaitUpstream), 10 * 100);
-  EXPECT_EQ(In(summary, 0, StageState::kWaitDownstream), 10 * (100 + 2000 + 100) - 9 * 40);
-  EXPECT_EQ(In(summary, 0, StageState::kIdle), 9 * 10);
-  EXPECT_EQ(In(summary, 1, StageState::kWaitUpstream), 10 * (100 + 3000 + 100));
-  EXPECT_EQ(In(summary, 1, StageState::kIdle), 9 * 10);
-}
-
-TEST(TraceSummary, OneSequenceIsTooFew) {
-  const BubbleCauses causes = Of({.compute_us = {1000, 1000, 1000, 1000}, .micro_batches = 100}).causes;
-  EXPECT_NEAR(causes.bubble, 0.75, 1e-9);
-  EXPECT_NEAR(causes.few_sequences, 0.75 * 99 / 100, 0.01);
-  EXPECT_STREQ(causes.Main(), "too few sequences");
-  ExpectSharesAddUp(causes);
-}
-
-TEST(TraceSummary, FullPipelinesHaveOnlyFillAndDrain) {
-  const BubbleCauses causes = Of({.compute_us = {1000, 1000, 1000}, .in_flight = 3, .micro_batches = 8}).causes;
-  EXPECT_NEAR(causes.fill_drain, 2.0 / 10, 1e-9);  // (S - 1) / (micro-batches + S - 1)
-  EXPECT_NEAR(causes.bubble, causes.fill_drain, 1e-9);
-  EXPECT_STREQ(causes.Main(), "fill and drain");
-}
-
-TEST(TraceSummary, AStageThatIsSlowerIsAnImbalance) {
-  const BubbleCauses causes = Of({.compute_us = {1000, 3000}, .in_flight = 2, .micro_batches = 1000}).causes;
-  EXPECT_NEAR(causes.bubble, 1 - 2.0 / 3, 0.01);
-  EXPECT_NEAR(causes.imbalance, causes.bubble, 0.01);
-  EXPECT_NEAR(causes.floor, causes.bubble, 0.01);
-  EXPECT_STREQ(causes.Main(), "imbalance");
-  ExpectSharesAddUp(causes);
-}
-
-TEST(TraceSummary, HopsAndTurnsAreNamedWhereTheyKeepStagesWaiting) {
-  const BubbleCauses hop =
-      Of({.compute_us = {1000, 1000}, .in_flight = 2, .micro_batches = 1000, .hop_us = 500}).causes;
-  EXPECT_NEAR(hop.bubble, 1 - 2000.0 / 3500, 0.01);
-  EXPECT_NEAR(hop.floor, 0, 0.01) << "which faster links would reach";
-  EXPECT_NEAR(hop.hop, hop.bubble, 0.01);
-  EXPECT_STREQ(hop.Main(), "hop");
-  const BubbleCauses turn =
-      Of({.compute_us = {1000, 1000}, .in_flight = 2, .micro_batches = 1000, .turn_us = 500}).causes;
-  EXPECT_NEAR(turn.coordinator, turn.bubble, 0.01);
-  EXPECT_STREQ(turn.Main(), "coordinator");
-  ExpectSharesAddUp(hop);
-  ExpectSharesAddUp(turn);
-}
-
-TEST(TraceSummary, WithoutComputingThereIsNoFloor) {
-  const BubbleCauses causes = Of({.compute_us = {0, 0}, .in_flight = 2, .micro_batches = 10, .hop_us = 500}).causes;
-  EXPECT_EQ(causes.floor, 0);
-  EXPECT_EQ(causes.bubble, 1);
-  ExpectSharesAddUp(causes);
-}
-
-TEST(TraceSummary, TimeWithoutRequestsIsNoBubble) {
-  TraceJob job = MadeUpRun{.compute_us = {1000}, .micro_batches = 2}.Recorded();
-  TraceStep& late = job.steps[1];  // its request came a second later
-  for (int64_t* us : {&late.ready_us, &late.submit_us, &late.confirm_us}) *us += 1000000;
-  for (int64_t* us : {&late.stages[0].received_us, &late.stages[0].start_us, &late.stages[0].end_us}) *us += 1000000;
-  ASSERT_TRUE(AlignTrace(&job).ok());
-  const TraceSummary summary = SummarizeTrace(job);
-  EXPECT_EQ(In(summary, 0, StageState::kIdle), 1000000);
-  EXPECT_EQ(summary.causes.busy_us, 2000);
-  EXPECT_EQ(summary.causes.bubble, 0);
-  EXPECT_STREQ(summary.causes.Main(), "");
-}
-
-TEST(TraceSummary, AddsUpForAnyTimesWhatever) {
-  std::mt19937_64 random(3);
-  const auto draw = [&](int64_t most) { return std::uniform_int_distribution<int64_t>(-most, most)(random); };
-  for (int round = 0; round < 300; ++round) {
-    const int64_t most = round % 3 == 0 ? int64_t{1} << 52 : 2000;
-    TraceJob job = MadeUpRun{.compute_us = {1, 1, 1}, .micro_batches = round % 20}.Recorded();
-    for (TraceStep& step : job.steps) {
-      for (int64_t* us : {&step.ready_us, &step.submit_us, &step.confirm_us}) *us = draw(most);
-      for (TraceSpan& span : step.stages) {
-        span = {draw(most), draw(most), draw(most), draw(most), draw(most)};
-      }
-    }
-    job.aligned = true;
-    job.clocks.resize(3);
-    const TraceSummary summary = SummarizeTrace(job);
-    for (const StateSums& stage : summary.stages) {
-      ASSERT_EQ(std::accumulate(stage.begin(), stage.end(), int64_t{0}), summary.wall_us);
-      for (const int64_t us : stage) ASSERT_GE(us, 0);
-    }
-    ExpectSharesAddUp(summary.causes);
-    ASSERT_GE(summary.causes.floor, 0);
-    ASSERT_GE(summary.causes.bubble, 0);
-    ASSERT_LE(summary.causes.bubble, 1);
   }
 }
 

@@ -210,11 +210,33 @@ pb::ConfigureJob ChunksOf(int32_t prefill_chunk, int32_t most_rows = 512) {
 TEST(VerifyRuns, LeaveOutWhatWouldBeTheSameAgain) {
   std::vector<std::string> names;
   for (const VerifyRun& run : RunsBeside({8}, ChunksOf(64), {{7, 64, 7}, 2, 100})) names.push_back(run.name);
-  EXPECT_THAT(names, ElementsAre("one after the other", "chunks of 7", "restarted"));
+  EXPECT_THAT(names, ElementsAre("one after the other", "chunks of 7", "restarted", "with guesses"));
   names.clear();
   for (const VerifyRun& run : RunsBeside({4, 4}, ChunksOf(512), {{7, 64, 7}, 1, 100})) names.push_back(run.name);
-  EXPECT_THAT(names, ElementsAre("one after the other", "chunks of 7", "chunks of 64", "restarted", "another split",
-                                 "one stage"));
+  EXPECT_THAT(names, ElementsAre("one after the other", "chunks of 7", "chunks of 64", "restarted", "with guesses",
+                                 "another split", "one stage"));
+}
+
+TEST(VerifyRuns, AreWithAndWithoutGuesses) {
+  for (const char* speculate : {"", "off", "auto", "suffix"}) {
+    pb::ConfigureJob job = ChunksOf(512);
+    job.set_speculate(speculate);
+    std::vector<VerifyRun::Guesses> guesses;
+    for (const VerifyRun& run : RunsBeside({4, 4}, job, {{}, 0, 100})) {
+      if (run.guesses != VerifyRun::Guesses::kAsPlanned) guesses.push_back(run.guesses);
+    }
+    if (*speculate == '\0' || job.speculate() == "off") {
+      EXPECT_THAT(guesses, ElementsAre(VerifyRun::Guesses::kSent)) << "the planned job has none";
+    } else {
+      EXPECT_THAT(guesses, ElementsAre(VerifyRun::Guesses::kNone, VerifyRun::Guesses::kSent));
+    }
+  }
+}
+
+TEST(VerifyRuns, PredictMostOfAnAnswerAndNotAllOfIt) {
+  std::vector<SampledToken> tokens;
+  for (const TokenId token : {4, 5, 6, 7, 8, 9, 3, 0, 2}) tokens.push_back({.token = token});
+  EXPECT_THAT(PredictionOf(tokens), ElementsAre(4, 5, 6, 6, 8, 9, 3, 1, 2));
 }
 
 std::vector<std::string> LeftOut(const std::vector<VerifyRun>& runs) {
@@ -260,6 +282,17 @@ TEST(VerifyRuns, ALaunchIsThePlannedOneButForWhatTheRunChanges) {
   chunks.prefill_chunk = 7;
   EXPECT_EQ(LaunchOfRun(chunks, launch, {5, 3}).job.prefill_chunk(), 7);
   EXPECT_EQ(LaunchOfRun(chunks, launch, {5, 3}).job.context(), 100);
+  launch.job.set_speculate("auto");
+  launch.job.set_micro_batches(6);
+  VerifyRun guesses = {.name = "with guesses", .guesses = VerifyRun::Guesses::kSent};
+  const pb::ConfigureJob guessing = LaunchOfRun(guesses, launch, {5, 3}).job;
+  EXPECT_EQ(guessing.speculate(), "suffix");
+  EXPECT_EQ(guessing.guess_rows(), 4);
+  EXPECT_EQ(guessing.micro_batches(), 6);
+  EXPECT_EQ(guessing.decode_groups(), 1);
+  guesses.guesses = VerifyRun::Guesses::kNone;
+  EXPECT_EQ(LaunchOfRun(guesses, launch, {5, 3}).job.speculate(), "off");
+  EXPECT_EQ(LaunchOfRun(chunks, launch, {5, 3}).job.speculate(), "auto");
 }
 
 TEST(VerifyRuns, ARestartFindsEveryRequestElsewhere) {
@@ -321,6 +354,12 @@ TEST(VerifyReport, SaysOfEveryRunHowItWasCutAndHowMuchOfItIsIdentical) {
   EXPECT_EQ(VerifyLine(report, report.records[1]),
             " 2  chunks of 7          layers 2,2, chunk 512: 2 tokens and 3 log-probabilities identical\n");
   EXPECT_EQ(VerifyVerdict(report), "identical: 2 runs, 2 tokens and 3 log-probabilities, bit for bit\n");
+  VerifyRecord guesses = ReportedRun(2, "with guesses", 9);
+  guesses.guesses = 41;
+  guesses.guesses_right = 22;
+  EXPECT_EQ(VerifyLine(report, guesses),
+            " 2  with guesses         layers 2,2, chunk 512, 41 guesses, 22 right: 2 tokens "
+            "and 3 log-probabilities identical\n");
   VerifyRecord left_out = {.number = 3, .run = {.name = "another split"}};
   left_out.run.layer_split = {1, 3};
   left_out.left_out = "stage 1 on node2 lacks memory";

@@ -152,6 +152,8 @@ TEST_F(SweepKeyTest, EveryOptionOfASweepGivesAnotherKeyOrHasAReason) {
       {"--chunking", {"equal-time"}},
       {"--wire-dtype", {"bf16"}},
       {"--kv-type", {"f32"}},
+      {"--speculate", {"suffix", "auto"}},
+      {"--stage-delay-us", {"100", "200"}},
       {"--emulate-link", {"latency=1ms", "latency=1.0001ms", "bandwidth=1Gbit", "bandwidth=1000001kbit"}},
       {"--kv-cache-memory", {"512M", "512001K"}},
       {"--repetitions", {}, "more points, each with a key of its own"},
