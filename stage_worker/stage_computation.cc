@@ -65,6 +65,11 @@ absl::Status CheckAssignment(const pb::StageAssignment& a, int rank, int ranks) 
   RETURN_IF_ERROR(CheckJobField({"max_prompt_logprobs", kPromptLogprobsRange}, a.max_prompt_logprobs()));
   const int64_t most_guesses = std::min<int64_t>(JobLimits::kMostGuesses.range.max, a.in_flight() - 1);
   RETURN_IF_ERROR(CheckJobField({JobLimits::kMostGuesses.name, {0, most_guesses}}, a.most_guesses()));
+  if (a.cuts_history() && a.stages() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("assigned to be one of the ", a.stages(),
+                                                   " stages of a draft, expected the only one; do coordinator and "
+                                                   "stage_worker have one version?"));
+  }
   RETURN_IF_ERROR(CheckBlockTokens(a.block_tokens()));
   for (const int32_t blocks : a.group_blocks()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupBlocks, blocks));
   for (const int64_t window : a.group_windows()) RETURN_IF_ERROR(CheckJobField(JobLimits::kGroupWindows, window));
@@ -90,6 +95,7 @@ absl::StatusOr<StageConfig> ConfigOf(const pb::StageAssignment& assignment) {
   config.group_windows.assign(assignment.group_windows().begin(), assignment.group_windows().end());
   config.state_slots = assignment.state_slots();
   config.most_guesses = assignment.most_guesses();
+  config.cuts_history = assignment.cuts_history();
   ASSIGN_OR_RETURN(config.kv_type, FromProto(assignment.kv_type()));
   config.threads = assignment.threads();
   config.cpus.assign(assignment.cpus().begin(), assignment.cpus().end());

@@ -78,9 +78,9 @@ std::vector<InstructionSet> CpuInstructionSets();
 constexpr bool HasBf16Dot(InstructionSet isa) { return isa == InstructionSet::kAvx512Bf16; }
 
 // Who guesses tokens ahead (coordinator/guess). How many are sent, if any, the stages' times decide.
-enum class Speculate { kOff, kAuto, kSuffix };
+enum class Speculate { kOff, kAuto, kSuffix, kDraft };
 inline constexpr NamedValue<Speculate> kSpeculations[] = {
-    {Speculate::kOff, "off"}, {Speculate::kAuto, "auto"}, {Speculate::kSuffix, "suffix"}};
+    {Speculate::kOff, "off"}, {Speculate::kAuto, "auto"}, {Speculate::kSuffix, "suffix"}, {Speculate::kDraft, "draft"}};
 
 // Whether compute threads are bound to CPUs; coordinator/plan/job_plan.h says when.
 enum class CpuBind { kAuto, kNone };

@@ -224,8 +224,8 @@ void VisitJobSettings(Settings& s, Visitor&& visit) {
   visit(JobSetting{.name = "speculate",
                    .flags = "--speculate",
                    .help = "guess tokens of a sequence ahead of those that are known, as far as the stages' times say "
-                           "that it pays: off; by texts of the request and of earlier ones (suffix); by all there is "
-                           "(auto). Answers are the same"},
+                           "that it pays: off; by texts of the request and of earlier ones (suffix); by --draft-model "
+                           "(draft); by all there is (auto). Answers are the same"},
         s.speculate, kSpeculations);
   visit(JobSetting{.name = "guess_rows", .flags = "--guess-rows", .help = "", .group = SettingGroup::kHidden},
         s.guess_rows, kGuessRows);

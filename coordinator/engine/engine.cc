@@ -29,7 +29,7 @@ std::optional<int64_t> SlowestUs(const StepResult& result, int64_t most_us) {
 }  // namespace
 
 Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab,
-               StepSink* steps, GroupPlanner* groups, Speculator* speculator, RequestCheck check)
+               StepSink* steps, GroupPlanner* groups, Speculator* speculator, RequestCheck check, DraftRunner* draft)
     : pipeline_(pipeline),
       scheduler_(scheduler),
       front_(front),
@@ -37,6 +37,7 @@ Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClo
       steps_(steps),
       groups_(groups),
       speculator_(speculator),
+      draft_(draft),
       vocab_(vocab),
       check_(std::move(check)),
       bubble_(pipeline->stages()),
@@ -47,6 +48,7 @@ Engine::Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClo
 
 absl::Status Engine::Step() {
   RETURN_IF_ERROR(TakeCommands());
+  RETURN_IF_ERROR(PollDraft());
   RETURN_IF_ERROR(Fill());
   ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
   if (result.has_value()) {
@@ -149,6 +151,14 @@ absl::Status Engine::Take(const CancelCommand& command) {
 
 absl::Status Engine::Take(const ShutdownCommand&) {
   shutting_down_ = true;
+  return absl::OkStatus();
+}
+
+// What it has drawn is there before the next micro-batch is composed.
+absl::Status Engine::PollDraft() {
+  if (draft_ == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool drew, draft_->Poll());
+  if (drew) waits_.Progressed(clock_->NowUs());
   return absl::OkStatus();
 }
 
@@ -431,10 +441,12 @@ void Engine::PlanGroups(const StepResult& result, const Submitted& submitted, in
                       .times = result.times,
                       .void_rows = void_rows});
   if (speculator_ == nullptr) return scheduler_->SetDecodeGroups(groups_->Groups(scheduler_->decoding()));
-  const GroupChoice choice = groups_->Choose(scheduler_->decoding(), speculator_->shares(), /*guess_us=*/0);
+  const GroupChoice choice =
+      groups_->Choose(scheduler_->decoding(), speculator_->shares(), draft_ == nullptr ? 0 : draft_->guess_us());
   scheduler_->SetDecodeGroups(choice.groups);
   scheduler_->SetGuessPlaces(choice.guess_places);
   speculator_->SetRows(choice.guess_rows, choice.shares_from);
+  if (draft_ != nullptr) draft_->SetAhead(choice.guess_rows);
 }
 
 absl::Status Engine::ShutDownStages() {

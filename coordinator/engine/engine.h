@@ -18,6 +18,7 @@
 #include "common/transport/wait_ladder.h"
 #include "coordinator/engine/bubble_meter.h"
 #include "coordinator/engine/front.h"
+#include "coordinator/guess/draft/draft_runner.h"
 #include "coordinator/guess/speculator.h"
 #include "coordinator/pipeline/pipeline.h"
 #include "coordinator/schedule/groups/group_planner.h"
@@ -54,10 +55,12 @@ class Engine {
   // All pointers outlive the engine; `steps`, which is told of every micro-batch, may be nullptr. `vocab`: of the
   // model, which requests are checked against. `groups`: chooses the scheduler's decode groups, and who guesses;
   // nullptr: they stay as they are. `speculator`: guesses; nullptr: nobody. `check`: refuses requests that the stages
-  // could not compute, and says where the output of one with a grammar stands; nullptr: they take any.
+  // could not compute, and says where the output of one with a grammar stands; nullptr: they take any. `draft`: a model
+  // whose guesses the speculator asks for; nullptr: none.
   using RequestCheck = std::function<absl::Status(const SequenceSpec&, std::optional<GrammarMatcher>*)>;
   Engine(Pipeline* pipeline, Scheduler* scheduler, Front* front, EngineClock* clock, int64_t vocab, StepSink* steps,
-         GroupPlanner* groups = nullptr, Speculator* speculator = nullptr, RequestCheck check = nullptr);
+         GroupPlanner* groups = nullptr, Speculator* speculator = nullptr, RequestCheck check = nullptr,
+         DraftRunner* draft = nullptr);
 
   // Admit, fill the pipeline, await one result, fill again where it made room, publish it: the first stage waits for
   // the successor of what came back, the front for nothing. Waits a bounded time when there is nothing to do. While the
@@ -95,6 +98,7 @@ class Engine {
   absl::Status Take(SubmitCommand command);
   absl::Status Take(const CancelCommand& command);
   absl::Status Take(const ShutdownCommand& command);
+  absl::Status PollDraft();
   absl::Status Fill();  // with all that the scheduler gives
   absl::Status Submit(MicroBatch batch);
   absl::Status TakeResult(const StepResult& result);
@@ -123,6 +127,7 @@ class Engine {
   StepSink* const steps_;
   GroupPlanner* const groups_;
   Speculator* const speculator_;
+  DraftRunner* const draft_;
   const int64_t vocab_;
   const RequestCheck check_;
   BubbleMeter bubble_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/wire/job_proto.h"
@@ -58,8 +59,12 @@ std::string SpeculationOf(const pb::ConfigureJob& job, const JobPlan& plan) {
   if (plan.stages.size() == 1 && job.guess_rows() == 0) return "nothing is guessed: one stage is never idle";
   if (job.guess_rows() == 1) return "nothing is guessed: only one row of a sequence may be in flight";
   if (plan.most_guesses == 0) return "nothing is guessed: only one micro-batch may be in flight";
-  const std::string guesses =
-      absl::StrCat("guesses by suffix, up to ", 1 + plan.most_guesses, " rows of a sequence in flight");
+  std::vector<const char*> guessers;
+  if (job.speculate() != NameOf(kSpeculations, Speculate::kDraft)) guessers.push_back("suffix");
+  if (!job.draft_model_path().empty()) guessers.push_back("draft");
+  if (guessers.empty()) return "nothing is guessed: there is no draft";
+  const std::string guesses = absl::StrCat("guesses by ", absl::StrJoin(guessers, " and "), ", up to ",
+                                           1 + plan.most_guesses, " rows of a sequence in flight");
   return job.guess_rows() > 0 ? absl::StrCat(guesses, ", whatever that costs")
                               : absl::StrCat(guesses, " where the stages' times say that it pays");
 }

@@ -31,9 +31,9 @@ struct JobHooks {
 
 // Reads ConfigureJob from the front; one with a probe is RunProbe's. Otherwise sets the stages up, then serves requests
 // until ShutdownJob or until the front closes the socket. `hellos`: the coordinator's, then those of the stages in the
-// order in which the layers pass through them, whatever their ranks. Failures are reported to the front (JobFailed,
-// after the status at that moment) and returned; the caller then ends the job hard. Runs on the thread that made
-// `endpoint`.
+// order in which the layers pass through them, whatever their ranks; with a draft, its own is the last. Failures are
+// reported to the front (JobFailed, after the status at that moment) and returned; the caller then ends the job hard.
+// Runs on the thread that made `endpoint`.
 absl::Status RunEngine(Endpoint* endpoint, const std::vector<pb::Hello>& hellos, EngineChannel* channel,
                        const JobHooks& hooks = {});
 

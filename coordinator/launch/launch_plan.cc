@@ -88,7 +88,7 @@ void OrderAsPlanned(const pb::PlannedFor& planned, std::vector<LaunchHost>* host
     int stages = 1;
     while (s + stages < planned.stages_size() && shorter(planned.stages(s + stages).host()) == name) ++stages;
     const auto found = std::find_if(others.begin(), others.end(), [&](const LaunchHost& host) {
-      return shorter(host.name()) == name && host.slots.slots >= stages;
+      return shorter(host.name()) == name && host.slots.slots >= stages && !host.slots.draft;
     });
     if (found == others.end()) return;
     ordered.push_back(std::move(*found));
@@ -101,7 +101,23 @@ void OrderAsPlanned(const pb::PlannedFor& planned, std::vector<LaunchHost>* host
   *hosts = std::move(ordered);
 }
 
+// Leaves a host for the draft in the list if and only if there is a draft.
+void SetDraftHost(bool draft, std::vector<LaunchHost>* hosts) {
+  const auto named = std::find_if(hosts->begin(), hosts->end(), [](const LaunchHost& h) { return h.slots.draft; });
+  if (draft && named == hosts->end()) {
+    hosts->push_back({.slots = {.name = "localhost", .draft = true}, .here = true});
+  } else if (!draft && named != hosts->end()) {
+    hosts->erase(named);
+  }
+}
+
 }  // namespace
+
+Placement LaunchPlan::PlaceAll() const {
+  Placement placement = PlaceStages(hosts, stages, /*left_out=*/{});
+  PlaceDraft(hosts, /*left_out=*/{}, &placement);
+  return placement;
+}
 
 bool LaunchPlan::AllHere() const {
   return std::all_of(hosts.begin(), hosts.end(), [](const LaunchHost& host) { return host.here; });
@@ -131,12 +147,14 @@ absl::StatusOr<LaunchHosts> ResolveHosts(const LaunchOptions& options) {
   if (named.hosts.empty()) {
     resolved.stages = std::max(options.stages, 1);
     resolved.hosts = {{.slots = {.name = "localhost", .slots = resolved.stages}, .here = true}};
+    SetDraftHost(!options.job.draft_model_path().empty(), &resolved.hosts);
     return resolved;
   }
   for (HostSlots& host : named.hosts) {
     const bool here = IsThisHost(host.name);
     resolved.hosts.push_back({std::move(host), here});
   }
+  SetDraftHost(!options.job.draft_model_path().empty(), &resolved.hosts);
   if (options.job.has_planned_for()) OrderAsPlanned(options.job.planned_for(), &resolved.hosts);
   const int64_t slots = SlotsOf(resolved.hosts);
   const int64_t wanted = options.stages != 0 ? options.stages : slots;
@@ -180,7 +198,7 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchOptions& options) {
 
 absl::StatusOr<std::string> DescribeLaunch(const LaunchOptions& options) {
   ASSIGN_OR_RETURN(const LaunchPlan plan, ResolveLaunch(options));
-  const Placement placement = PlaceStages(plan.hosts, plan.stages, /*left_out=*/{});
+  const Placement placement = plan.PlaceAll();
   const LaunchPlaces places = {absl::StrCat(TemporaryDirectoryOf(placement), "/stagecoach.XXXXXX"),
                                "/dev/shm/stagecoach.XXXXXX"};
   std::vector<std::string> words;

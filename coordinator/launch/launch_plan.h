@@ -54,8 +54,9 @@ struct LaunchPlan {
   std::string launcher;  // the program
   std::shared_ptr<const LauncherBackend> backend;
   JobPrograms programs;
-  std::vector<LaunchHost> hosts;  // in order; this one alone when none were given
+  std::vector<LaunchHost> hosts;  // in order; this one alone when none were given; one of the draft only with one
   int stages = 1;                 // that were asked for
+  Placement PlaceAll() const;     // as if every host could be used
   bool AllHere() const;           // no other host can take part, so that there is none to ask
 };
 
@@ -63,7 +64,8 @@ struct LaunchPlan {
 absl::StatusOr<std::string> FindStageWorker(const LaunchOptions& options);
 
 // The hosts that the options name, else those of an allocation, else this one, and how many stages they are to run.
-// Errors are those of ResolveLaunch for these.
+// With a draft, one of them is the draft's: this one, where none is named for it. Errors are those of ResolveLaunch for
+// these.
 struct LaunchHosts {
   std::vector<LaunchHost> hosts;
   int stages = 1;

@@ -208,7 +208,7 @@ class Slurm : public LauncherBackend {
 
   std::vector<std::string> Arguments(const JobPrograms& programs, const Placement& placement,
                                      const LaunchPlaces& places) const override {
-    std::vector<std::string> line = {setup_.program, "--mpi=pmix", absl::StrCat("--ntasks=", placement.stages() + 1)};
+    std::vector<std::string> line = {setup_.program, "--mpi=pmix", absl::StrCat("--ntasks=", placement.ranks())};
     // Each task lies where the host file of WriteFiles says; the step shares what the allocation has, with other steps
     // and among its tasks, and our own plan binds threads to CPUs. The tasks get our environment also in a job that was
     // submitted without one (SLURM_EXPORT_ENV): their settings are in it, and the name by which they are found.

@@ -10,9 +10,11 @@ namespace stagecoach {
 
 int Placement::stages() const {
   int sum = 0;
-  for (const PlacedStages& placed : hosts) sum += placed.stages;
+  for (const PlacedStages& placed : hosts) sum += placed.draft ? 0 : placed.stages;
   return sum;
 }
+
+const PlacedStages* Placement::draft() const { return !hosts.empty() && hosts.back().draft ? &hosts.back() : nullptr; }
 
 bool Placement::AllHere() const {
   return std::all_of(hosts.begin(), hosts.end(), [](const PlacedStages& placed) { return placed.here; });
@@ -20,13 +22,13 @@ bool Placement::AllHere() const {
 
 std::string Placement::Describe() const {
   return absl::StrJoin(hosts, ", ", [](std::string* out, const PlacedStages& placed) {
-    absl::StrAppend(out, placed.stages, " on ", placed.host);
+    absl::StrAppend(out, placed.draft ? "the draft" : absl::StrCat(placed.stages), " on ", placed.host);
   });
 }
 
 int64_t SlotsOf(const std::vector<LaunchHost>& hosts) {
   int64_t slots = 0;
-  for (const LaunchHost& host : hosts) slots += host.slots.spare ? 0 : host.slots.slots;
+  for (const LaunchHost& host : hosts) slots += host.slots.spare || host.slots.draft ? 0 : host.slots.slots;
   return slots;
 }
 
@@ -36,7 +38,7 @@ Placement PlaceStages(const std::vector<LaunchHost>& hosts, int stages, const st
   for (const bool spare : {false, true}) {
     for (const LaunchHost& host : hosts) {
       if (left == 0) break;
-      if (host.slots.spare != spare || left_out.contains(host.name())) continue;
+      if (host.slots.draft || host.slots.spare != spare || left_out.contains(host.name())) continue;
       const int placed = std::min(left, host.slots.slots);
       left -= placed;
       // A host that is named twice with another between keeps both of its places.
@@ -50,6 +52,13 @@ Placement PlaceStages(const std::vector<LaunchHost>& hosts, int stages, const st
     }
   }
   return placement;
+}
+
+void PlaceDraft(const std::vector<LaunchHost>& hosts, const std::set<std::string>& left_out, Placement* placement) {
+  for (const LaunchHost& host : hosts) {
+    if (!host.slots.draft || left_out.contains(host.name())) continue;
+    placement->hosts.push_back({host.name(), 1, host.here, host.slots.model, /*draft=*/true});
+  }
 }
 
 }  // namespace stagecoach

@@ -23,7 +23,8 @@ struct PlacedStages {
   std::string host;
   int stages = 0;
   bool here = false;
-  std::string model;  // where this host has the model; empty: where the coordinator has it
+  std::string model;   // where this host has the model; empty: where the coordinator has it
+  bool draft = false;  // it is the job's draft, none of the model's stages
   friend bool operator==(const PlacedStages&, const PlacedStages&) = default;
 };
 
@@ -37,20 +38,24 @@ struct Networks {
 };
 
 struct Placement {
-  std::vector<PlacedStages> hosts;  // in the order of the stages
+  std::vector<PlacedStages> hosts;  // in the order of the stages, and last the draft's
   Networks networks;                // as found out before this launch
   int stages() const;
+  const PlacedStages* draft() const;                                 // nullptr: there is none
+  int ranks() const { return 1 + stages() + (draft() != nullptr); }  // the draft's is the last
   bool AllHere() const;
   // "2 on node1, 1 on node2"
   std::string Describe() const;
 };
 
-// How many stages the hosts can take, spare ones aside.
+// How many stages the hosts can take, spare ones and the draft's aside.
 int64_t SlotsOf(const std::vector<LaunchHost>& hosts);
 
 // Fills up to `stages` stages into the slots of the hosts in their order, without those of the names `left_out`, and
 // then into those of spare hosts: fewer where all these together have fewer slots, possibly none.
 Placement PlaceStages(const std::vector<LaunchHost>& hosts, int stages, const std::set<std::string>& left_out);
+// Behind the stages, the draft on its host, where the hosts have one that is not left out.
+void PlaceDraft(const std::vector<LaunchHost>& hosts, const std::set<std::string>& left_out, Placement* placement);
 
 }  // namespace stagecoach
 

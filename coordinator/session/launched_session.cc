@@ -38,6 +38,8 @@ constexpr absl::Duration kMostPerWait = absl::Seconds(1);
 constexpr absl::Duration kExitReportWait = absl::Seconds(2);
 constexpr absl::Duration kExitReportWaitAfterLoss = absl::Milliseconds(500);
 constexpr absl::Duration kOrderlyEnd = absl::Seconds(5);
+// After so many losses of its draft a job goes on without one.
+constexpr int kMostDraftLosses = 2;
 constexpr char kHasEnded[] = " has ended";
 constexpr char kIsStopped[] = " is stopped";
 
@@ -68,6 +70,7 @@ class LaunchedSession : public Session {
   absl::Status Prepare() override;
   absl::Status Supervise(absl::Duration waited, absl::Span<const pollfd> waits) override;
   absl::Status OnLost(const std::string& what) override;
+  bool GoesOnWithout(const pb::JobFailed& failed) override;
   void AddWaits(std::vector<pollfd>* waits) const override;
   absl::Duration longest_wait() const override;
   void AwaitJobEnd() override;
@@ -77,11 +80,15 @@ class LaunchedSession : public Session {
   absl::Status Begin();
   absl::Status OnHostsAsked();
   absl::Status SuperviseStart(absl::Duration waited);
+  Placement WithDraft(Placement placement);
   absl::Status StartRanks(const Placement& placement);
   absl::Status OnLauncherEnded(int exit_code);
   absl::Status Lose(const std::string& what, bool accusing = false, std::optional<int> stage = std::nullopt);
   absl::Status Lose(const RankDeath& death);
   std::string NameOf(int rank) const;
+  std::optional<int> CauseOf(int rank) const;  // the stage that it is, or of a draft the number behind them
+  bool IsDraft(std::optional<int> stage) const { return placement_.draft() != nullptr && stage == placement_.stages(); }
+  void LeaveDraftOut(const std::string& why);
   void AwaitExitReport(absl::Duration most);
   std::string DescribeRanks() const;
   std::string DescribeOtherHosts() const;  // for a job that does not come up
@@ -103,6 +110,7 @@ class LaunchedSession : public Session {
   std::optional<StartWatch> watch_;     // likewise
   bool end_seen_ = false;               // the launcher has ended, and its engine was given a last chance to be heard
   int launches_ = 0;                    // of ranks
+  int draft_losses_ = 0;
   int relaunches_ = 0;
   RelaunchPolicy policy_;
   uint64_t progress_seen_ = 0;
@@ -126,14 +134,14 @@ LaunchedSession::LaunchedSession(const LaunchOptions& options, LaunchPlan plan)
 absl::Status LaunchedSession::Start() { return Begin(); }
 
 absl::Status LaunchedSession::Begin() {
-  if (plan_.AllHere()) return StartRanks(PlaceStages(plan_.hosts, plan_.stages, /*left_out=*/{}));
+  if (plan_.AllHere()) return StartRanks(WithDraft(plan_.PlaceAll()));
   hosts_.Ask(/*again=*/launches_ > 0, job());
   return absl::OkStatus();
 }
 
 absl::Status LaunchedSession::OnHostsAsked() {
   for (const std::string& news : hosts_.News()) LogInfo(news);
-  const Placement placement = hosts_.Place();
+  const Placement placement = WithDraft(hosts_.Place());
   if (launches_ == 0 && placement.stages() < plan_.stages) {
     return absl::FailedPreconditionError(
         absl::StrCat("the hosts that can be used have ", placement.stages(), " of the ", plan_.stages,
@@ -149,6 +157,16 @@ absl::Status LaunchedSession::OnHostsAsked() {
   if (job().layer_split_size() > 0 && job().layer_split_size() != placement.stages()) job().clear_layer_split();
   const absl::Status started = StartRanks(placement);
   return started.ok() || launches_ == 0 ? started : Lose(std::string(started.message()));
+}
+
+// A draft where, and only where, the job has one.
+Placement LaunchedSession::WithDraft(Placement placement) {
+  if (placement.draft() == nullptr && !job().draft_model_path().empty()) {
+    LeaveDraftOut(absl::StrCat("the host of the draft is left out (", hosts_.DescribeLeftOut(), ")"));
+  } else if (placement.draft() != nullptr && job().draft_model_path().empty()) {
+    placement.hosts.pop_back();
+  }
+  return placement;
 }
 
 absl::Status LaunchedSession::StartRanks(const Placement& placement) {
@@ -249,7 +267,7 @@ absl::Status LaunchedSession::OnLost(const std::string& what) {
     // The engine may see a stage's end before mpirun has named the signal, which tells whether a request may be guilty.
     AwaitExitReport(kExitReportWaitAfterLoss);
     const std::optional<RankDeath>& death = launcher_->output().death();
-    const std::optional<int> dead = death.has_value() ? StageOfRank(death->rank) : std::nullopt;
+    const std::optional<int> dead = death.has_value() ? CauseOf(death->rank) : std::nullopt;
     return Lose(what, death.has_value() && death->crashed && death->rank != 0, dead);
   }
   AwaitExitReport(kExitReportWait);
@@ -286,11 +304,30 @@ absl::Status LaunchedSession::OnLauncherEnded(int exit_code) {
   return Lose(absl::StrCat(plan_.backend->name(), " ended with exit code ", exit_code, signal));
 }
 
-std::string LaunchedSession::NameOf(int rank) const { return RankName(rank, StageOfRank(rank)); }
+std::string LaunchedSession::NameOf(int rank) const {
+  return IsDraft(CauseOf(rank)) ? absl::StrCat("rank ", rank, " (the draft)") : RankName(rank, StageOfRank(rank));
+}
+
+std::optional<int> LaunchedSession::CauseOf(int rank) const {
+  const bool draft = placement_.draft() != nullptr && rank + 1 == placement_.ranks();
+  return draft ? placement_.stages() : StageOfRank(rank);
+}
+
+// A draft that cannot be loaded is not tried again.
+bool LaunchedSession::GoesOnWithout(const pb::JobFailed& failed) {
+  if (!failed.has_stage() || !IsDraft(failed.stage())) return false;
+  LeaveDraftOut(failed.message());
+  return true;
+}
+
+void LaunchedSession::LeaveDraftOut(const std::string& why) {
+  LogError(absl::StrCat(wording_ == nullptr ? why : wording_(why), "; the job goes on without the draft"));
+  job().clear_draft_model_path();
+  job().clear_draft_fingerprints();
+}
 
 absl::Status LaunchedSession::Lose(const RankDeath& death) {
-  return Lose(absl::StrCat(NameOf(death.rank), " ", death.how), death.crashed && death.rank != 0,
-              StageOfRank(death.rank));
+  return Lose(absl::StrCat(NameOf(death.rank), " ", death.how), death.crashed && death.rank != 0, CauseOf(death.rank));
 }
 
 // `accusing`: a stage died by its own doing, maybe of a request. `stage`: which one, if the engine does not know.
@@ -298,8 +335,13 @@ absl::Status LaunchedSession::Lose(const std::string& what, bool accusing, std::
   launcher_.reset();  // ends whatever is left of the job
   const int64_t now_us = MonotonicUs();
   if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(now_us);
-  RecordLoss(stage.has_value() ? stage : lost_stage(), what);
-  CloseJob(accusing ? what : "");
+  if (!stage.has_value()) stage = lost_stage();
+  RecordLoss(stage, what);
+  const bool draft = IsDraft(stage) && !job().draft_model_path().empty();
+  CloseJob(accusing && !IsDraft(stage) ? what : "");  // a draft computes no answer
+  if (draft && ++draft_losses_ == kMostDraftLosses) {
+    LeaveDraftOut(absl::StrCat("the draft on ", placement_.draft()->host, " was lost ", draft_losses_, " times"));
+  }
   // A job that never was ready has nothing to lose, and what keeps it from coming up rarely goes away.
   const absl::Duration patience = was_ready() ? relaunch_timeout_ : absl::ZeroDuration();
   const std::optional<absl::Duration> wait = policy_.Lost(max_losses_, patience, now_us);
@@ -320,14 +362,14 @@ absl::Status LaunchedSession::Lose(const std::string& what, bool accusing, std::
 std::string LaunchedSession::DescribeRanks() const {
   const std::vector<SessionProcess> processes = launcher_->Processes();
   std::vector<std::string> remarks;
-  std::vector<bool> seen(static_cast<size_t>(placement_.stages()) + 1, false);
+  std::vector<bool> seen(static_cast<size_t>(placement_.ranks()), false);
   const std::set<int> in_mpi = RanksInMpi(launcher_->directories());
   bool any_rank = false;
   for (const SessionProcess& process : processes) {
     if (process.rank < 0 && process.state == 'T') {
       remarks.push_back(absl::StrCat("a process of ", plan_.backend->name(), kIsStopped, " (pid ", process.pid, ")"));
     }
-    if (process.rank < 0 || process.rank > placement_.stages()) continue;
+    if (process.rank < 0 || process.rank >= placement_.ranks()) continue;
     any_rank = true;
     seen[static_cast<size_t>(process.rank)] = true;
     if (process.state == 'T') {
@@ -336,7 +378,7 @@ std::string LaunchedSession::DescribeRanks() const {
       remarks.push_back(absl::StrCat(NameOf(process.rank), " has not reached MPI_Init (pid ", process.pid, ")"));
     }
   }
-  for (int rank = 0; rank <= placement_.stages() && any_rank && placement_.AllHere(); ++rank) {
+  for (int rank = 0; rank < placement_.ranks() && any_rank && placement_.AllHere(); ++rank) {
     if (!seen[static_cast<size_t>(rank)]) remarks.push_back(absl::StrCat(NameOf(rank), kHasEnded));
   }
   return remarks.empty() ? "" : absl::StrCat("; on this host: ", absl::StrJoin(remarks, ", "));
@@ -365,7 +407,7 @@ void LaunchedSession::AwaitJobEnd() {
 absl::StatusOr<std::unique_ptr<Session>> Session::Launch(const LaunchOptions& options) {
   ASSIGN_OR_RETURN(LaunchPlan plan, ResolveLaunch(options));
   // First what keeps any program from being started.
-  RETURN_IF_ERROR(CheckThisHost(PlaceStages(plan.hosts, plan.stages, /*left_out=*/{}), options.job.threads()));
+  RETURN_IF_ERROR(CheckThisHost(plan.PlaceAll(), options.job.threads()));
   if (absl::string_view(plan.backend->name()) == "mpirun") RETURN_IF_ERROR(LauncherVersion(plan).status());
   static std::atomic<bool> said = false;  // a process may launch many jobs
   if (geteuid() == 0 && !said.exchange(true)) LogInfo("running MPI as root (OMPI_ALLOW_RUN_AS_ROOT is set for it)");

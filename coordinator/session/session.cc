@@ -251,7 +251,7 @@ absl::Status Session::HandleFailed(const pb::JobFailed& failed) {
   if (failed.has_stage()) lost_stage_ = failed.stage();
   // Memory that is short at a relaunch may come back, and requests that were taken wait for it.
   const bool short_of_memory = was_ready() && CodeOf(failed) == absl::StatusCode::kResourceExhausted;
-  if (failed.lost() || short_of_memory) return OnLost(failed.message());
+  if (failed.lost() || short_of_memory || GoesOnWithout(failed)) return OnLost(failed.message());
   return absl::Status(CodeOf(failed),
                       failed.message().empty() ? "the engine failed without a reason" : failed.message());
 }

@@ -102,6 +102,8 @@ class Session {
   // The job is lost, or (while finishing) its connection has ended; `what`: the engine's message, empty without one.
   // Calls CloseJob, or returns a final error.
   virtual absl::Status OnLost(const std::string& what) = 0;
+  // Whether the job can go on without what failed for good; the next one is then without it.
+  virtual bool GoesOnWithout(const pb::JobFailed& /*failed*/) { return false; }
   virtual void AddWaits(std::vector<pollfd>* /*waits*/) const {}  // more descriptors to wait for
   virtual absl::Duration longest_wait() const { return absl::Seconds(1); }
   virtual void AwaitJobEnd() {}  // of the job's processes, after an orderly shutdown

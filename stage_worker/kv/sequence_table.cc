@@ -76,12 +76,13 @@ struct SequenceTable::Pending {
 };
 
 SequenceTable::SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context,
-                             absl::Span<const int64_t> group_windows, int32_t most_guesses)
+                             absl::Span<const int64_t> group_windows, int32_t most_guesses, bool cuts_history)
     : pending_(std::make_unique<Pending>(group_blocks)),
       block_tokens_(block_tokens),
       context_(context),
       windows_(group_windows.begin(), group_windows.end()),
-      most_guesses_(most_guesses) {
+      most_guesses_(most_guesses),
+      cuts_history_(cuts_history) {
   CHECK_GT(block_tokens, 0);
   CHECK(!group_blocks.empty());
   for (const int32_t blocks : group_blocks)
@@ -393,10 +394,12 @@ void SequenceTable::CommitSlice(const SequenceSlice& slice) {
     }
     entry.tables[group].insert(entry.tables[group].end(), blocks.begin(), blocks.end());
   }
-  MarkBlocks(entry, slice.start, entry.rows, false);  // a rewind
+  const bool goes_back = slice.start < entry.rows;
+  MarkBlocks(entry, slice.start, entry.rows, false);  // of a rewind
   entry.rows = int64_t{slice.start} + slice.count;
   MarkBlocks(entry, slice.start, entry.rows, true);
-  entry.guesses = slice.guess ? std::min(entry.guesses + 1, most_guesses_) : 0;
+  const bool may_prove_wrong = slice.guess || (cuts_history_ && !goes_back && slice.count == 1 && slice.sample);
+  entry.guesses = may_prove_wrong ? std::min(entry.guesses + 1, most_guesses_) : 0;
 }
 
 // So many places at the beginning of the table are empty from now on.

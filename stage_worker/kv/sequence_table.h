@@ -9,6 +9,7 @@
 // Guesses
 //   Rewind   one known row may start before the rows sent so far; it takes the place of all from there on. These were
 //            sent as guesses, and are at most most_guesses: no more of a sequence are in flight.
+//   Draft    with cuts_history, rows that are sampled one by one count as guesses, though they are sent as known ones.
 //   Blocks   a table never shrinks: rows behind a rewind find blocks there. A block that is written anew stops being
 //            full.
 
@@ -41,7 +42,7 @@ class SequenceTable {
   // group_blocks: [groups] blocks of each group's pool, at least one group. `context`: most rows a sequence may have.
   // group_windows: [groups] as of WindowOf, or empty. most_guesses: of a sequence in flight; 0: none are sent.
   SequenceTable(int32_t block_tokens, absl::Span<const int32_t> group_blocks, int64_t context,
-                absl::Span<const int64_t> group_windows = {}, int32_t most_guesses = 0);
+                absl::Span<const int64_t> group_windows = {}, int32_t most_guesses = 0, bool cuts_history = false);
   ~SequenceTable();
 
   // Applies the micro-batch's frees, then its opens with their shared blocks, then its slices (several a sequence are
@@ -93,6 +94,7 @@ class SequenceTable {
   const int64_t context_;
   const std::vector<int64_t> windows_;  // [groups], or empty
   const int32_t most_guesses_;
+  const bool cuts_history_;
   absl::flat_hash_map<SequenceId, Entry> entries_;
   struct Block {
     int32_t references = 0;  // tables that it is in

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
@@ -190,14 +191,16 @@ StageModel::StageModel(std::shared_ptr<const ModelDescription> model, const Stag
       layers_(MakeLayers(*model_, config.first_layer, weights_.layers, scratch_sizes_.layers, kernels)),
       pools_(std::move(pools)),
       states_(std::move(states)),
-      table_(config.block_tokens, config.group_blocks, config.context, config.group_windows, config.most_guesses),
+      table_(config.block_tokens, config.group_blocks, config.context, config.group_windows, config.most_guesses,
+             config.cuts_history),
       slots_(config.state_slots),
       gang_(std::move(gang)),
       plan_(scratch_sizes_.layers),
       scratch_(scratch_sizes_.layers),
       tails_(
           static_cast<size_t>(MostGrammars(config.max_slices)),
-          [this] { return ReadGrammarVocabulary(model_->file->metadata(), hyper_.vocab); }, &counters->masks) {
+          [this] { return ReadGrammarVocabulary(model_->file->metadata(), hyper_.vocab); }, &counters->masks,
+          config.cuts_history ? 1 + config.most_guesses : 0) {
   gang_->TakeAccount();  // of loading
   for (const RopeParameters& rope : scratch_sizes_.layers.ropes) ropes_.emplace_back(rope, weights_.rope_freqs);
   if (!config_.owns_head) return;
@@ -216,6 +219,10 @@ absl::Status StageModel::Begin(const MicroBatch& batch) {
     RETURN_IF_ERROR(CheckHeadWork(batch));
     RETURN_IF_ERROR(tails_.Validate(batch));
     tails_.Commit(batch);
+    for (const SequenceSlice& slice : batch.slices) {
+      if (config_.cuts_history && !slice.guess)
+        tails_.Of(slice.sequence).Follow(slice.start, slice.tokens, slice.sample);
+    }
   }
   table_.Commit(batch);
   slots_.Commit(batch);
@@ -253,32 +260,58 @@ absl::Status StageModel::CheckHeadWork(const MicroBatch& batch) const {
     }
     opened[open.sequence] = static_cast<int64_t>(open.prompt.size() + open.output.size());
   }
+  absl::flat_hash_set<SequenceId> followed;
   for (const SequenceSlice& slice : batch.slices) {
-    if (!slice.targets.empty() && slice.targets.size() != static_cast<size_t>(slice.count)) {
-      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ",
-                                                     slice.targets.size(), " targets, expected none or ", slice.count));
-    }
-    for (const TokenId target : slice.targets) {
-      if (target == kNoToken || (target >= 0 && target < hyper_.vocab)) continue;
-      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has target ", target,
-                                                     ", the vocabulary has 0 to ", hyper_.vocab - 1));
-    }
+    RETURN_IF_ERROR(CheckTargets(slice));
     if (slice.guess) {
       if (slice.tokens.size() == 1) continue;  // Finish sees whether it is for that position
       return absl::InvalidArgumentError(
           absl::StrCat("a guess of sequence ", slice.sequence, " has ", slice.tokens.size(), " tokens, expected 1"));
     }
-    if (!slice.sample) continue;
+    if (config_.cuts_history && !followed.insert(slice.sequence).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sequence ", slice.sequence, " has several slices, expected one, as of every draft"));
+    }
+    if (!slice.sample && !config_.cuts_history) continue;
     // The table knows the sequence, so one of the two does.
-    const auto in_batch = opened.find(slice.sequence);
-    const int64_t known = in_batch != opened.end() ? in_batch->second : tails_.Of(slice.sequence).history().size();
-    const int64_t position = int64_t{slice.start} + slice.count;
-    if (position != known) {
-      return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is sampled for position ", position,
-                                                     ", expected ", known, ", the number of its tokens so far"));
+    if (const auto in_batch = opened.find(slice.sequence); in_batch != opened.end()) {
+      RETURN_IF_ERROR(CheckPosition(slice, in_batch->second, in_batch->second));
+    } else {
+      const SamplingTail& tail = tails_.Of(slice.sequence);
+      RETURN_IF_ERROR(CheckPosition(slice, tail.history().size(), tail.opened()));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status StageModel::CheckTargets(const SequenceSlice& slice) const {
+  if (!slice.targets.empty() && slice.targets.size() != static_cast<size_t>(slice.count)) {
+    return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has ",
+                                                   slice.targets.size(), " targets, expected none or ", slice.count));
+  }
+  for (const TokenId target : slice.targets) {
+    if (target == kNoToken || (target >= 0 && target < hyper_.vocab)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " has target ", target,
+                                                   ", the vocabulary has 0 to ", hyper_.vocab - 1));
+  }
+  return absl::OkStatus();
+}
+
+// known: its tokens so far; opened: those that it was opened with.
+absl::Status StageModel::CheckPosition(const SequenceSlice& slice, int64_t known, int64_t opened) const {
+  const int64_t position = int64_t{slice.start} + slice.count;
+  if (config_.cuts_history) {
+    if (slice.start > known) {
+      return absl::InvalidArgumentError(absl::StrCat("a slice of sequence ", slice.sequence, " starts at position ",
+                                                     slice.start, ", expected at most ", known,
+                                                     ", the number of its tokens so far"));
+    }
+    if (!slice.sample || position >= opened) return absl::OkStatus();
+    known = opened;
+  }
+  if (position == known) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("sequence ", slice.sequence, " is sampled for position ", position,
+                                                 ", expected ", known, ", the number of its tokens so far"));
 }
 
 void StageModel::Forward(const MicroBatch& batch, float* hidden) {

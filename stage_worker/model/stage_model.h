@@ -68,6 +68,7 @@ struct StageConfig {
   int32_t state_slots = 0;             // of recurrent states; 0 if and only if no layer of the model has one
   std::vector<int64_t> group_windows;  // [groups] behind which blocks are released, 0: never; empty: of no group
   int32_t most_guesses = 0;            // of a sequence in flight; 0: none are sent
+  bool cuts_history = false;           // of a draft, which is one stage: see StageModel::Begin
   KvType kv_type = KvType::kF16;
   int32_t threads = 1;
   std::vector<int> cpus;
@@ -100,6 +101,8 @@ class StageModel {
   // kInvalidArgument, with nothing changed: what SequenceTable and SlotTable refuse, and on the stage with the head bad
   // grammars (SamplingTails), rows sampled for another position than that behind the sequence's tokens, and guesses
   // without their token.
+  // With cuts_history the slices say what the sequence's tokens are, and rows that were sampled one by one count as
+  // guesses: a slice may go back over them, and what was sampled there is taken back (SamplingTail::Follow).
   absl::Status Begin(const MicroBatch& batch);
 
   // Runs the rows of that batch through this stage's layers. hidden: [rows, D] float, in place; a stage with the
@@ -146,8 +149,10 @@ class StageModel {
              StatePool states);
 
   absl::Status CheckSize(const MicroBatch& batch) const;
-  absl::Status CheckTokens(const MicroBatch& batch) const;                     // stage with the embedding
-  absl::Status CheckHeadWork(const MicroBatch& batch) const;                   // stage with the head
+  absl::Status CheckTokens(const MicroBatch& batch) const;      // stage with the embedding
+  absl::Status CheckHeadWork(const MicroBatch& batch) const;    // stage with the head
+  absl::Status CheckTargets(const SequenceSlice& slice) const;  // "
+  absl::Status CheckPosition(const SequenceSlice& slice, int64_t known, int64_t opened) const;  // "
   void AddChecksums(size_t layer, const float* hidden, const Worker& worker);  // of this worker's share of the rows
   bool IsVoid(const SequenceSlice& slice) const;                               // stage with the head
   void ListHeadRows(const MicroBatch& batch, StepResult* result);

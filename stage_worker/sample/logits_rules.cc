@@ -2,6 +2,7 @@
 #include <bit>
 #include <limits>
 
+#include "common/base/check.h"
 #include "common/grammar/mask.h"
 #include "stage_worker/sample/sampler.h"
 
@@ -56,6 +57,17 @@ void TokenHistory::AppendOutput(TokenId token) {
   const auto [entry, first] = place_.try_emplace(token, output_counts_.size());
   if (first) output_counts_.push_back({token, 0});
   ++output_counts_[entry->second].count;
+}
+
+void TokenHistory::CutTo(int64_t size) {
+  CHECK_GE(size, prompt_);
+  for (; this->size() > size; tokens_.pop_back()) {
+    const auto entry = place_.find(tokens_.back());
+    if (--output_counts_[entry->second].count > 0) continue;
+    CHECK_EQ(entry->second + 1, output_counts_.size());  // what came first is taken back last
+    output_counts_.pop_back();
+    place_.erase(entry);
+  }
 }
 
 bool LogitsRules::ChangeAnything(const TokenHistory& history) {

@@ -28,6 +28,8 @@ class TokenHistory {
   static constexpr size_t kRoom = 512;
 
   void AppendOutput(TokenId token);
+  // Takes the last tokens back, until there are `size`. Requires: they are of the output.
+  void CutTo(int64_t size);
 
   // Prompt, then output.
   absl::Span<const TokenId> tokens() const { return tokens_; }

@@ -26,7 +26,33 @@ bool SamplingTail::Append(TokenId token) {
   history_.AppendOutput(token);
   if (!matcher_.has_value()) return true;
   masked_ = false;
+  if (most_cut_ > 0) {
+    before_.push_back(*matcher_);
+    if (before_.size() > static_cast<size_t>(most_cut_)) before_.pop_front();
+  }
   return matcher_->Append(token);
+}
+
+void SamplingTail::Follow(int64_t start, absl::Span<const TokenId> tokens, bool ends) {
+  CHECK_LE(start, history_.size());
+  const int64_t end = start + static_cast<int64_t>(tokens.size());
+  int64_t position = std::max(start, opened_);
+  const auto token_at = [&](int64_t at) { return tokens[static_cast<size_t>(at - start)]; };
+  const auto same = [&](int64_t at) { return history_.tokens()[static_cast<size_t>(at)] == token_at(at); };
+  while (position < std::min(end, history_.size()) && same(position)) ++position;
+  if (ends || position < end) CutTo(std::max(position, opened_));
+  for (; position < end; ++position) Append(token_at(position));
+}
+
+void SamplingTail::CutTo(int64_t size) {
+  const auto taken = static_cast<size_t>(history_.size() - size);
+  if (taken == 0) return;
+  history_.CutTo(size);
+  if (!matcher_.has_value()) return;
+  CHECK_LE(taken, before_.size());
+  matcher_ = before_[before_.size() - taken];
+  before_.resize(before_.size() - taken, *matcher_);
+  masked_ = false;
 }
 
 const AllowedTokens* SamplingTail::allowed() const {
@@ -128,7 +154,7 @@ void SamplingTails::Commit(const MicroBatch& batch) {
   for (size_t i = 0; i < batch.open.size(); ++i) {
     const OpenSequence& open = batch.open[i];
     if (open.grammar != kNoGrammar) ++grammars_.at(open.grammar).followers;
-    tails_.emplace(open.sequence, SamplingTail(open, std::move(pending_.matchers[i])));
+    tails_.emplace(open.sequence, SamplingTail(open, std::move(pending_.matchers[i]), most_cut_));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "common/grammar/grammar_vocabulary.h"
 #include "common/grammar/mask.h"
@@ -38,15 +40,27 @@ struct MaskCounters {
 // Of one sequence: all that its next token depends on beside the logits. For one thread at a time.
 class SamplingTail {
  public:
-  // matcher: where the output of `open` stands in its grammar; absent without one.
-  SamplingTail(const OpenSequence& open, std::optional<GrammarMatcher> matcher)
-      : history_(open), matcher_(std::move(matcher)), grammar_(open.grammar) {}
+  // matcher: where the output of `open` stands in its grammar; absent without one. most_cut: tokens that Follow may
+  // take back at once.
+  SamplingTail(const OpenSequence& open, std::optional<GrammarMatcher> matcher, int32_t most_cut = 0)
+      : history_(open),
+        matcher_(std::move(matcher)),
+        grammar_(open.grammar),
+        opened_(history_.size()),
+        most_cut_(most_cut) {}
 
   // A sampled token. False: its grammar does not allow it, or takes too long to follow, and the tail means nothing any
   // more.
   bool Append(TokenId token);
 
+  // A draft's: these are the tokens from position `start` <= history().size() on, whatever was sampled there. What was
+  // sampled behind another token is taken back; with `ends`, so is what was sampled behind all of them. The tokens that
+  // the sequence was opened with stay. A token that its grammar refuses is no error: what is sampled behind it may fit
+  // the grammar no more, and is a draft's guess.
+  void Follow(int64_t start, absl::Span<const TokenId> tokens, bool ends);
+
   const TokenHistory& history() const { return history_; }
+  int64_t opened() const { return opened_; }  // tokens that it was opened with
   GrammarId grammar() const { return grammar_; }
 
   // nullptr: there is no grammar. Requires: its mask is made.
@@ -55,9 +69,14 @@ class SamplingTail {
   void MakeMask(GrammarMasks* masks, MaskCounters* counters);
 
  private:
+  void CutTo(int64_t size);
+
   TokenHistory history_;
   std::optional<GrammarMatcher> matcher_;
   GrammarId grammar_;
+  int64_t opened_;
+  int32_t most_cut_;
+  std::deque<GrammarMatcher> before_;  // each of the last most_cut_ tokens
   AllowedTokens allowed_;
   bool masked_ = false;  // allowed_ is of the next token
 };
@@ -69,9 +88,9 @@ class SamplingTails {
   using VocabularySource = std::function<absl::StatusOr<std::shared_ptr<const GrammarVocabulary>>()>;
 
   // most_grammars: that are defined at once. `vocabulary` is asked when the first grammar comes, once. `counters`
-  // outlives this.
-  SamplingTails(size_t most_grammars, VocabularySource vocabulary, MaskCounters* counters)
-      : most_grammars_(most_grammars), source_(std::move(vocabulary)), counters_(counters) {}
+  // outlives this. most_cut: of its tails.
+  SamplingTails(size_t most_grammars, VocabularySource vocabulary, MaskCounters* counters, int32_t most_cut = 0)
+      : most_grammars_(most_grammars), source_(std::move(vocabulary)), counters_(counters), most_cut_(most_cut) {}
 
   // Checks a batch whose frees, opens and sampling parameters are valid. kInvalidArgument names a grammar that
   //   is dropped but not there, or an open sequence follows it     is defined, but is there
@@ -111,6 +130,7 @@ class SamplingTails {
   const size_t most_grammars_;
   const VocabularySource source_;
   MaskCounters* const counters_;
+  const int32_t most_cut_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;  // with the first grammar
   std::unique_ptr<GrammarMasks> masks_;                  // "
   absl::flat_hash_map<GrammarId, Grammar> grammars_;

@@ -234,6 +234,24 @@ TEST_P(SupervisionInMidGuess, DISABLED_AnyKilledStageLeavesTokensAndLogProbabili
 INSTANTIATE_TEST_SUITE_P(Supervision, SupervisionInMidGuess,
                          ::testing::Values("qwen3", "gemma3", "deepseek2", "qwen35moe"));
 
+TEST_F(SupervisionTest, ADraftThatIsKilledTwiceIsDoneWithoutAndTheTextGoesOnIdentically) {
+  auto front = StartUntilText(Joined(WordsOf("--speculate draft --draft-model MODEL"), {}));
+  EXPECT_EQ(seen_.size(), 6u) << "one stage_worker more";
+  for (const int time : {1, 2}) {
+    const size_t shown = front->out().size();
+    kill(OnlyPid(front->pid(), "stage_worker", 2), SIGKILL);
+    ASSERT_TRUE(front->WaitUntil([&] { return front->out().size() > shown + 10; }, 60)) << time << front->err();
+    Remember(front->pid());
+  }
+  EXPECT_EQ(AwaitDescendants(front->pid(), "stage_worker", 2, 30).size(), 2u);
+  ExpectTheText(front.get(), "was lost 2 times; the job goes on without the draft");
+}
+
+TEST_F(SupervisionTest, ADraftThatCannotBeReadIsDoneWithout) {
+  auto front = Start({"--speculate", "draft", "--draft-model", dir_.File("none.gguf")});
+  ExpectTheText(front.get(), "the job goes on without the draft");
+}
+
 TEST_F(SupervisionTest, AKilledCoordinatorRankIsReplacedAndTheTextGoesOnIdentically) {
   auto front = StartUntilText();
   kill(OnlyPid(front->pid(), " engine "), SIGKILL);

@@ -11,6 +11,7 @@
 #include "CLI/App.hpp"
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/dummy_model.h"
 #include "common/job/job_limits.h"
@@ -77,6 +78,14 @@ std::vector<std::string> LowerNames(const std::vector<std::string>& values) {
   return names;
 }
 
+// A job without its draft gives the same answers, so one that cannot be read is done without.
+bool DraftIsThere(const ClusterOptions& o) {
+  if (o.draft_model.empty()) return false;
+  const absl::Status opened = OpenDescription(o.draft_model, o.q2_layout).status();
+  if (!opened.ok()) LogError(absl::StrCat("--draft-model: ", opened.message(), "; the job goes on without the draft"));
+  return opened.ok();
+}
+
 }  // namespace
 
 std::string PlaceSources::Name() const {
@@ -113,7 +122,8 @@ void AddLaunchOptions(CLI::App* app, ClusterOptions* o) {
   AddText(
       app, "--hostfile", &o->hostfile, "FILE",
       "hosts and their slots, a line each: node1 slots=2 (1 unless given); stages take slots in order; 'spare' on a "
-      "line keeps that host for the place of one that is lost, 'model=PATH' says where it has the model");
+      "line keeps that host for the place of one that is lost, 'draft' for --draft-model alone, 'model=PATH' says "
+      "where it has the model");
   AddText(app, o->hosts_option, &o->hosts, "LIST", kHostsHelp);
   AddChoice(app, "--launcher", &o->launcher, kLauncherKinds,
             "what starts the ranks; auto: srun inside a Slurm allocation where it offers PMIx, else mpirun");
@@ -138,6 +148,10 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string
   const HelpGroup group(app, kClusterGroup);
   AddText(app, "--plan", &options->plan, "FILE",
           "follow a saved plan (coordinator plan -o FILE): hosts, layers, threads, micro-batches and chunk");
+  AddText(
+      app, "--draft-model", &options->draft_model, "FILE",
+      "a smaller model of the same tokens that guesses (--speculate auto or draft), in a process of its own: on the "
+      "host file's line with `draft`, else on this host; in a world that mpirun or srun started, its last rank");
   AddLaunchOptions(app, options);
 }
 
@@ -293,6 +307,14 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const R
   if (o.weights == WeightSource::kFile && !o.weights_cache.empty()) {
     return UsageError("--weights-cache is for streamed weights; give --weights stream too");
   }
+  const bool draws = o.speculate == Speculate::kAuto || o.speculate == Speculate::kDraft;
+  if (!o.draft_model.empty() && !draws) {
+    return UsageError(absl::StrCat("--draft-model guesses only with --speculate auto or draft, but that is ",
+                                   NameOf(kSpeculations, o.speculate), "; give one of them"));
+  }
+  if (o.draft_model.empty() && o.speculate == Speculate::kDraft) {
+    return UsageError("--speculate draft guesses by --draft-model; give that too");
+  }
   LaunchOptions launch;
   JobSettings settings = o;
   if (!o.weights_cache.empty()) settings.weights_cache = AbsolutePath(o.weights_cache);
@@ -300,6 +322,9 @@ absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& o, const R
   settings.trace.clear();
   settings.stages = 0;  // the launch's; a world that is joined is asked for them when it is opened
   launch.job.set_model_path(IsDummyModelPath(o.model) ? o.model : AbsolutePath(o.model));
+  if (DraftIsThere(o)) {
+    launch.job.set_draft_model_path(IsDummyModelPath(o.draft_model) ? o.draft_model : AbsolutePath(o.draft_model));
+  }
   launch.stages = static_cast<int>(o.stages > 0 ? o.stages : static_cast<int64_t>(o.layer_split.size()));
   launch.launcher = o.launcher;
   launch.launcher_args = o.launcher_args;

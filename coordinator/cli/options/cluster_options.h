@@ -29,6 +29,7 @@ struct DummyOptions {
 // As the user gave them; 0 and empty mean the default that the help names.
 struct ClusterOptions : JobSettings {
   std::string model;
+  std::string draft_model;
   DummyOptions dummy;
   std::string plan;
   double startup_timeout_s = 60;

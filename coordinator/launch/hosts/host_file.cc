@@ -87,6 +87,10 @@ absl::Status ReadWord(absl::string_view word, HostSlots* host, int* max_slots) {
     host->spare = true;
     return absl::OkStatus();
   }
+  if (word == "draft") {
+    host->draft = true;
+    return absl::OkStatus();
+  }
   const std::pair<absl::string_view, absl::string_view> item = absl::StrSplit(word, absl::MaxSplits('=', 1));
   if (item.first == "model") {
     host->model = std::string(item.second);
@@ -97,7 +101,7 @@ absl::Status ReadWord(absl::string_view word, HostSlots* host, int* max_slots) {
   }
   const bool is_max = IsOneOf(item.first, kMaxSlotsWords);
   if (!is_max && !IsOneOf(item.first, kSlotsWords)) {
-    return wrong(" is not understood, expected slots=N, spare or model=PATH");
+    return wrong(" is not understood, expected slots=N, spare, draft or model=PATH");
   }
   int value = 0;
   if (!absl::SimpleAtoi(item.second, &value) || value < 1 || value > kMaxSlots) {
@@ -125,6 +129,11 @@ absl::StatusOr<HostSlots> ParseLine(absl::string_view file, size_t number, const
   }
   if (host.slots > max_slots) {
     return LineError(file, number, absl::StrCat("slots=", host.slots, " is more than max_slots=", max_slots));
+  }
+  if (host.draft && (host.spare || host.slots > 1)) {
+    return LineError(file, number,
+                     "a draft is one process that no other host takes the place of; give it a line of its "
+                     "own, without slots= and spare");
   }
   return host;
 }
@@ -237,11 +246,14 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, abs
     const std::vector<std::string> words = WordsOfLine(line);
     if (words.empty()) continue;
     ASSIGN_OR_RETURN(HostSlots host, ParseLine(file, number, words));
+    if (host.draft && std::any_of(hosts.begin(), hosts.end(), [](const HostSlots& other) { return other.draft; })) {
+      return LineError(file, number, "a job has one draft, and a line before this one is its host's");
+    }
     hosts.push_back(std::move(host));
   }
-  if (std::all_of(hosts.begin(), hosts.end(), [](const HostSlots& host) { return host.spare; })) {
+  if (std::all_of(hosts.begin(), hosts.end(), [](const HostSlots& host) { return host.spare || host.draft; })) {
     return absl::InvalidArgumentError(absl::StrCat("host file '", file, "' names no host",
-                                                   hosts.empty() ? "" : " that is not spare",
+                                                   hosts.empty() ? "" : " that is not spare or the draft's",
                                                    ", expected lines like 'node1 slots=2'"));
   }
   return hosts;

@@ -12,8 +12,9 @@
 namespace stagecoach {
 
 // Open MPI's two ways to name hosts: a file with one host a line, `name slots=N`, where `#` begins a comment; and a
-// list on the command line, `name:N,name`. Two words of the file are our own: `spare`, a host that runs stages only in
-// place of a lost one, and `model=PATH`, where this host has the model file.
+// list on the command line, `name:N,name`. Three words of the file are our own: `spare`, a host that runs stages only
+// in place of a lost one; `model=PATH`, where this host has the model file; and `draft`, on one line at most: it runs
+// the job's draft and none of the model's stages (`model=` is then where it has the draft's file).
 //
 // Read as Open MPI 4.1 reads them: `slots = 2`, its other words for slots and max_slots, comments after `//`, CRLF, a
 // byte-order mark. Refused, with what to write instead: user@host, username= and port= (settings of the login), IPv6
@@ -23,13 +24,15 @@ struct HostSlots {
   int slots = 1;
   bool spare = false;
   std::string model;  // absolute; empty: where the coordinator has it
+  bool draft = false;
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
 
 // The hosts in the file's order. A line without slots= counts one slot (Open MPI would count cores, which depends on
 // the machine); a name on several lines keeps its places. max_slots= is accepted and must not be below slots. Errors
 // name `file` and the line: kInvalidArgument for anything else on a line, slots outside 1..65536, a path that is not
-// absolute, or a file without a host that is no spare one.
+// absolute, a draft that is spare, has more than one slot or is the second one, or a file without a host for stages
+// that is no spare one.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view file, absl::string_view text);
 
 // Reads and parses. kNotFound when it cannot be read.

@@ -40,7 +40,8 @@ void HostPool::Ask(bool again, const pb::ConfigureJob& job) {
   std::set<std::string> asked;
   for (const LaunchHost& host : plan_.hosts) {
     if (host.here || !asked.insert(host.name()).second) continue;
-    const std::string model = again || host.slots.spare ? ModelOnHost(job, host.slots) : "";
+    const bool ask_for_model = !host.slots.draft && (again || host.slots.spare);
+    const std::string model = ask_for_model ? ModelOnHost(job, host.slots) : "";
     questions.push_back(AskHost(*plan_.backend, plan_.programs, host.name(), uncleared_[host.name()], model,
                                 AwaitsTrial(*plan_.backend, patience_, hosts_stay_)));
   }
@@ -152,6 +153,7 @@ Placement HostPool::Place() const {
   std::set<std::string> left_out;
   for (const auto& [host, why] : left_out_) left_out.insert(host);
   Placement placement = PlaceStages(plan_.hosts, plan_.stages, left_out);
+  PlaceDraft(plan_.hosts, left_out, &placement);
   placement.networks = networks_;
   return placement;
 }

@@ -54,5 +54,21 @@ TEST_F(StageGuessesTest, GuessesAreFewerThanMicroBatchesInFlight) {
   }
 }
 
+TEST_F(StageGuessesTest, ADraftIsCorrectedFromFrameToFrameAndIsOneStage) {
+  StartWith(0, 1, [](auto* assignment) {
+    assignment->set_most_guesses(3);
+    assignment->set_cuts_history(true);
+  });
+  for (const MicroBatch& batch :
+       {Step(0), Row(1, kRows, 9, false), Row(2, kRows + 1, 9, false), Row(3, kRows, 70, false)}) {
+    Send(batch);
+  }
+  ExpectShutdownAfter(4);
+  ASSERT_FALSE(HasFatalFailure());
+  EXPECT_EQ(results_.at(3).sampled.at(0).position, kRows + 1);
+  StartWith(1, 3, [](auto* assignment) { assignment->set_cuts_history(true); });
+  ExpectFailure(absl::StatusCode::kInvalidArgument, "one of the 3 stages of a draft, expected the only one");
+}
+
 }  // namespace
 }  // namespace stagecoach

@@ -120,6 +120,39 @@ TEST_F(LaunchPlanTest, TakesAHostFileThatNamesOnlyThisHostAsLocalStages) {
   EXPECT_THAT(line, Not(HasSubstr("--host")));
 }
 
+TEST_F(LaunchPlanTest, StartsTheDraftBehindTheStagesOnTheHostThatIsNamedForIt) {
+  LaunchOptions options = Options();
+  options.hostfile = File("hosts", "node9.invalid draft model=/d.gguf\nnode1.invalid slots=2\nnode2.invalid spare\n");
+  EXPECT_THAT(DescribeLaunch(options).value(), Not(HasSubstr("node9"))) << "nobody drafts";
+  options.job.set_draft_model_path("/models/draft.gguf");
+  const LaunchPlan plan = Resolved(options);
+  EXPECT_EQ(plan.stages, 2);
+  const std::string worker = absl::StrCat(directory_, "/bin/stage_worker");
+  EXPECT_THAT(DescribeLaunch(options).value(),
+              ::testing::EndsWith(absl::StrCat(" : -n 2 --host node1.invalid:2 ", worker,
+                                               " : -n 1 --host node9.invalid:1 ", worker, " --model /d.gguf")));
+  Placement placement = PlaceStages(plan.hosts, 2, {"node1.invalid"});
+  PlaceDraft(plan.hosts, {"node1.invalid"}, &placement);
+  EXPECT_EQ(placement.Describe(), "1 on node2.invalid, the draft on node9.invalid");
+  EXPECT_EQ(placement.stages(), 1);
+  EXPECT_EQ(placement.ranks(), 3);
+  PlaceDraft(plan.hosts, {"node9.invalid"}, &(placement = PlaceStages(plan.hosts, 2, {})));
+  EXPECT_EQ(placement.draft(), nullptr);
+  EXPECT_EQ(placement.ranks(), 3);
+}
+
+TEST_F(LaunchPlanTest, StartsADraftThatHasNoHostOfItsOwnOnThisOne) {
+  LaunchOptions options = Options();
+  options.job.set_draft_model_path("/models/draft.gguf");
+  options.stages = 2;
+  const std::string worker = absl::StrCat(directory_, "/bin/stage_worker");
+  EXPECT_THAT(DescribeLaunch(options).value(),
+              ::testing::EndsWith(absl::StrCat(" : -n 2 ", worker, " : -n 1 ", worker)));
+  options.hosts = "node1.invalid:2";
+  EXPECT_THAT(DescribeLaunch(options).value(),
+              ::testing::EndsWith(absl::StrCat(" : -n 1 --host localhost:1 ", worker)));
+}
+
 TEST_F(LaunchPlanTest, LetsTheUsersOwnSettingsReplaceOurs) {
   LaunchOptions options = Options();
   options.launcher_args = "--bind-to core --mca pml ucx -x 'NAME=two words'";
@@ -248,6 +281,8 @@ TEST(HostFile, IsReadAsOpenMpiReadsItAndHasSpareHostsAndModels) {
                   HostSlots{"node5", 1, true, "/a//m.gguf"}, HostSlots{"192.0.2.7"}));
   EXPECT_THAT(ParseHostFile("h", "node1 model=/scratch/m.gguf slots=2\nnode2 spare slots=3 model=/m.gguf").value(),
               ElementsAre(HostSlots{"node1", 2, false, "/scratch/m.gguf"}, HostSlots{"node2", 3, true, "/m.gguf"}));
+  EXPECT_THAT(ParseHostFile("h", "node1\nnode9 slots=1 draft").value(),
+              ElementsAre(HostSlots{"node1"}, HostSlots{.name = "node9", .draft = true}));
 }
 
 TEST(HostFile, NamesFileAndLineOfEveryMistake) {
@@ -260,6 +295,10 @@ TEST(HostFile, NamesFileAndLineOfEveryMistake) {
            {"b slots", "line 1: 'slots'"},
            {"b slots=3 max_slots=2", "line 1: slots=3 is more than max_slots=2"},
            {"b spare\n", "names no host that is not spare"},
+           {"b draft\n", "names no host that is not spare or the draft's"},
+           {"a\nb draft slots=2", "line 2: a draft is one process"},
+           {"a\nb draft spare", "line 2: a draft is one process"},
+           {"a\nb draft\nc draft", "line 3: a job has one draft"},
            {"b model=m.gguf", "line 1: 'model=m.gguf', expected an absolute path"},
            {"b cores=3", "line 1: 'cores=3' is not understood"},
            {"--mca slots=1", "line 1: '--mca' is no host name"},

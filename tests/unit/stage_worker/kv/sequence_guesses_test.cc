@@ -392,5 +392,24 @@ TEST(GuessedStreams, KnownRowsFindWhatTheySeeHoweverManyGuessesWereWrong) {
   EXPECT_GT(shares, 1'000);
 }
 
+TEST(DraftTable, RowsThatAreSampledOneByOneCountAsGuessesAndTheRowThatGoesBackDoesNot) {
+  SequenceTable table(16, {8}, 128, {}, kMostGuesses, /*cuts_history=*/true);
+  const auto row = [&](int32_t start) {
+    SequenceSlice slice{.sequence = 1, .start = start, .count = 1, .sample = true};
+    return table.Apply({.slices = {slice}});
+  };
+  SequenceSlice prompt{.sequence = 1, .count = 3, .new_blocks = {{2}}, .sample = true};
+  ASSERT_TRUE(table.Apply({.open = {{.sequence = 1, .prompt = {1}}}, .slices = {prompt}}).ok());
+  EXPECT_THAT(row(2), testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 3")));
+  for (int32_t start = 3; start < 8; ++start) ASSERT_TRUE(row(start).ok());
+  EXPECT_THAT(row(4), testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 5 to 8")));
+  ASSERT_TRUE(row(5).ok());
+  EXPECT_EQ(table.Find(1)->rows, 6);
+  EXPECT_EQ(table.Find(1)->guesses, 0) << "its token is the true one";
+  EXPECT_FALSE(row(5).ok());
+  ASSERT_TRUE(row(6).ok());
+  EXPECT_TRUE(row(6).ok());
+}
+
 }  // namespace
 }  // namespace stagecoach

@@ -175,5 +175,51 @@ TEST_F(SamplingTailsTest, WhereTheVocabularyCannotBeHadNoGrammarCanBeFollowed) {
                 "grammar 1 cannot be followed: the file has no tokenizer");
 }
 
+// Against tails that never sampled anything else.
+TEST(FollowingTails, StandWhereTheTokensSayThatTheyWereGivenLast) {
+  MaskCounters counters;
+  SamplingTails tails(
+      2, [] { return ByteVocabulary(); }, &counters, /*most_cut=*/4);
+  MicroBatch batch = {.define_grammars = {{1, testing::Lists(2)}}, .open = {OpenUnder(1, 1, "[1")}};
+  ASSERT_TRUE(tails.Validate(batch).ok());
+  tails.Commit(batch);
+  EXPECT_EQ(tails.Of(1).opened(), 4);
+  SequenceId next = 2;
+  const auto expect = [&](const std::string& output) {
+    const MicroBatch again = {.open = {OpenUnder(next, 1, output)}};
+    ASSERT_TRUE(tails.Validate(again).ok());
+    tails.Commit(again);
+    SamplingTail &tail = tails.Of(1), &fresh = tails.Of(next++);
+    for (SamplingTail* of : {&tail, &fresh}) {
+      if (of->lacks_mask()) tails.MakeMask(of);
+    }
+    EXPECT_EQ(Allowed(tail), Allowed(fresh)) << output;
+    EXPECT_THAT(tail.history().tokens(), ::testing::ElementsAreArray(fresh.history().tokens()));
+    ASSERT_EQ(tail.history().output_counts().size(), fresh.history().output_counts().size());
+    for (size_t i = 0; i < fresh.history().output_counts().size(); ++i) {
+      EXPECT_EQ(tail.history().output_counts()[i].token, fresh.history().output_counts()[i].token);
+      EXPECT_EQ(tail.history().output_counts()[i].count, fresh.history().output_counts()[i].count);
+    }
+  };
+  const auto follow = [&](int64_t start, const std::string& text, bool ends) {
+    const std::vector<TokenId> tokens(text.begin(), text.end());
+    tails.Of(1).Follow(start, tokens, ends);
+  };
+  for (const char token : {',', '1', ',', '1'}) EXPECT_TRUE(tails.Of(1).Append(token));
+  follow(4, ",[", true);  // instead of ,1,1]
+  expect("[1,[");
+  follow(0, "ab", false);  // what it was opened with stays
+  expect("[1,[");
+  follow(4, ",[2", true);  // the same and one more
+  expect("[1,[2");
+  EXPECT_TRUE(tails.Of(1).Append(']'));
+  follow(5, "[", false);  // nothing says that it ends there
+  expect("[1,[2]");
+  follow(5, "[", true);
+  expect("[1,[");
+  follow(6, "3]", false);
+  expect("[1,[3]");
+}
+
 }  // namespace
 }  // namespace stagecoach

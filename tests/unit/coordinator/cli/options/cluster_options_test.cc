@@ -58,6 +58,23 @@ struct ClusterOptionsTest : ::testing::Test {
   ClusterOptions options;
 };
 
+TEST_F(ClusterOptionsTest, ADraftNeedsSomebodyToAskItAndIsDoneWithoutWhereItCannotBeRead) {
+  options.model = "model.gguf";
+  options.draft_model = "/no/draft.gguf";
+  EXPECT_THAT(UsageMessage(options), HasSubstr("--draft-model guesses only with --speculate auto or draft"));
+  options.speculate = Speculate::kSuffix;
+  EXPECT_THAT(UsageMessage(options), HasSubstr("but that is suffix"));
+  for (const Speculate speculate : {Speculate::kAuto, Speculate::kDraft}) {
+    options.speculate = speculate;
+    options.draft_model = "/no/draft.gguf";
+    EXPECT_EQ(JobOf(options).draft_model_path(), "");
+    options.draft_model = "dummy://tiny/q8_0";
+    EXPECT_EQ(JobOf(options).draft_model_path(), "dummy://tiny/q8_0");
+  }
+  options.draft_model.clear();
+  EXPECT_THAT(UsageMessage(options), HasSubstr("--speculate draft guesses by --draft-model; give that too"));
+}
+
 TEST_F(ClusterOptionsTest, BecomeTheJobOfALaunch) {
   options.model = "model.gguf";
   options.context = 512;
