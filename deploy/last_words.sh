@@ -28,5 +28,12 @@ run() {
 last_words() {
   trap '' HUP INT PIPE TERM
   if [ "$(type -t at_the_end)" = function ]; then at_the_end "$1" || true; fi
-  [ "$1" -eq 0 ] || echo "$0: ${said_why:-${failed_command:-it} failed with exit code $1}" >&2
+  [ "$1" -eq 0 ] || echo "$0: ${said_why:-${failed_command:-it} failed with exit code $1}$(full_disk)" >&2
+}
+
+# A compiler that finds no room crashes in many ways, few of which name it.
+full_disk() {
+  local free_mib
+  free_mib=$(df --output=avail -BM "$PWD" 2>/dev/null | tr -dc 0-9) || return 0
+  [ "${free_mib:-1000}" -ge 1000 ] || echo "; the disk of $PWD has only $free_mib MiB left, and the whole suite takes 5 GB"
 }

@@ -68,7 +68,7 @@ struct JobSettings : BatchingSettings {
   KvType kv_type = KvType::kF16;
   WireType wire_type = WireType::kF32;
   EmulatedLink emulated_link;  // one that delays nothing: none
-  Speculate speculate = Speculate::kOff;
+  Speculate speculate = Speculate::kAuto;
   int64_t guess_rows = 0;  // of every sequence in flight, its guesses among them; 0: as the stages' times say
   std::string step_log;
   std::string trace;

@@ -25,6 +25,7 @@ struct ArrivingRequest {
   double weight = 1;
   PriorityClass priority_class = PriorityClass::kDefault;
   std::string grammar;
+  int64_t cancel_after = -1;  // who sent it cancels it once so many tokens have come; -1: never
   friend bool operator==(const ArrivingRequest&, const ArrivingRequest&) = default;
 };
 

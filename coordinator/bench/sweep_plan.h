@@ -30,7 +30,7 @@ struct SweepLists {
   std::vector<WireType> wire_types = {JobSettings().wire_type};
   std::vector<KvType> kv_types = {JobSettings().kv_type};
   std::vector<EmulatedLink> links = {EmulatedLink()};
-  std::vector<Speculate> speculations = {Speculate::kOff};
+  std::vector<Speculate> speculations = {SweepConfig().speculate};
   std::vector<double> acceptances = {0};  // one above 0 makes its job speculate, by kAuto where the list says kOff
   // Of the load.
   std::vector<std::string> arrivals = {"closed"};                 // as ParseArrivals takes them

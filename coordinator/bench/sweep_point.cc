@@ -362,7 +362,6 @@ void ReadOptionalParts(const Json& document, SweepPoint* point, std::vector<std:
 absl::StatusOr<SweepPoint> ReadPoint(const Json& document, std::vector<std::string>* left_out) {
   absl::Status status;
   SweepPoint point;
-  point.config.speculate = Speculate::kOff;  // where it is not said
   JsonReader fields("", "", document, &status);
   int64_t version = 0;
   fields.Field("version", version, {1, kSweepPointVersion});

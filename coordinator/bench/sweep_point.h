@@ -44,6 +44,8 @@ Percentiles PercentilesOf(std::vector<double> values);  // finite ones
 // What a point asks for, and all else that decides its value. Files count by their content, so that neither a changed
 // file nor another machine gives two values one key. Of the job's settings the record has those that decide a value.
 struct SweepConfig : JobSettings {
+  SweepConfig() { speculate = Speculate::kOff; }  // made-up texts foretell nothing, or everything
+
   std::string model;  // absolute path, or dummy://<shape>/<type>
   std::string hosts;  // with their slots, in their order: "node1:2,node2:2"; empty: this host
 

@@ -187,7 +187,7 @@ absl::StatusOr<GenerateVerb::Answer> GenerateVerb::Talk(const ChatFormat& format
 absl::Status GenerateVerb::Run(const RunContext& context) {
   verbosity_.Apply();
   RETURN_IF_ERROR(Prepare());
-  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, *model_.description, context));
   if (cluster_options_.dry_run) return PrintLaunch(launch);
   if (sampling_.temperature > 0 && !sampling_options_.seed.has_value()) LogInfo(absl::StrCat("seed ", sampling_.seed));
   ChatScreenOptions shows;
@@ -340,6 +340,7 @@ absl::Status GenerateVerb::PrintJson(const RunSummary& summary) {
   }
   json["timings"] = TimingsJson(summary);
   json["stages"] = StagesJson(summary);
+  if (Json draft = DraftJson(summary); !draft.is_null()) json["draft"] = std::move(draft);
   return WriteStdout(PrettyJson(json));
 }
 

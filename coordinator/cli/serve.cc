@@ -227,8 +227,7 @@ class ServeVerb : public Verb {
     verbosity_.Apply();
     ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(serve_options_.chat_template));
     ASSIGN_OR_RETURN(model_, OpenServedModel(cluster_options_.model, cluster_options_.q2_layout, choice));
-    absl::StatusOr<LaunchOptions> launch =
-        MakeLaunchOptions(cluster_options_, model_->front.description->hyper, context);
+    absl::StatusOr<LaunchOptions> launch = MakeLaunchOptions(cluster_options_, *model_->front.description, context);
     if (!launch.ok()) return HostListError(launch.status());
     if (cluster_options_.dry_run) return PrintLaunch(*launch);
     ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Listen());

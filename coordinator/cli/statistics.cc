@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "common/base/files.h"
@@ -22,25 +24,47 @@ const google::protobuf::RepeatedPtrField<pb::StageSummary>* Stages(const RunSumm
   return summary.ready.has_value() ? &summary.ready->stages() : nullptr;
 }
 
+// nullptr: the job has none, or no longer.
+const pb::StageSummary* Draft(const RunSummary& summary) {
+  if (summary.job.has_value() && summary.job->has_draft()) return &summary.job->draft();
+  return summary.ready.has_value() && summary.ready->has_draft() ? &summary.ready->draft() : nullptr;
+}
+
 double Utilisation(const RunSummary& summary, const pb::StageSummary& stage) {
   if (!summary.job.has_value() || summary.job->busy_s() <= 0) return 0;
   return std::min(1.0, stage.compute_s() / summary.job->busy_s());
 }
 
+bool Guessed(const RunSummary& summary) { return summary.job.has_value() && summary.job->guesses() > 0; }
+
 std::string StageTable(const RunSummary& summary) {
   const auto* stages = Stages(summary);
   if (stages == nullptr || stages->empty()) return "";
   const bool timed = summary.job.has_value() && summary.job->stages_size() > 0;
-  TextTable table({"stage", "host", "layers", "threads", "CPUs", "compute s", "send s", "wait s", "utilisation",
-                   "KV blocks", "resident MiB"});
+  std::vector<std::string> head = {"stage", "host", "layers", "threads", "CPUs", "compute s"};
+  if (Guessed(summary)) head.emplace_back("of it void");
+  head.insert(head.end(), {"send s", "wait s", "utilisation", "KV blocks", "resident MiB"});
+  TextTable table(std::move(head));
   for (const pb::StageSummary& stage : *stages) {
     const auto seconds = [timed](double value) { return timed ? absl::StrFormat("%.3f", value) : std::string("-"); };
-    table.Add({absl::StrCat(stage.stage()), stage.host(),
-               absl::StrCat(stage.first_layer(), "-", stage.last_layer() - 1), absl::StrCat(stage.threads()),
-               CpuList(stage), seconds(stage.compute_s()), seconds(stage.send_s()), seconds(stage.wait_s()),
-               timed ? absl::StrFormat("%.1f %%", 100 * Utilisation(summary, stage)) : std::string("-"),
-               absl::StrCat(stage.blocks_used_peak(), "/", summary.ready.has_value() ? summary.ready->blocks() : 0),
-               absl::StrFormat("%.1f", static_cast<double>(stage.resident_bytes()) / kMiB)});
+    std::vector<std::string> row = {
+        absl::StrCat(stage.stage()),   stage.host(),   absl::StrCat(stage.first_layer(), "-", stage.last_layer() - 1),
+        absl::StrCat(stage.threads()), CpuList(stage), seconds(stage.compute_s())};
+    if (Guessed(summary)) row.push_back(seconds(stage.void_s()));
+    row.insert(row.end(),
+               {seconds(stage.send_s()), seconds(stage.wait_s()),
+                timed ? absl::StrFormat("%.1f %%", 100 * Utilisation(summary, stage)) : std::string("-"),
+                absl::StrCat(stage.blocks_used_peak(), "/", summary.ready.has_value() ? summary.ready->blocks() : 0),
+                absl::StrFormat("%.1f", static_cast<double>(stage.resident_bytes()) / kMiB)});
+    table.Add(std::move(row));
+  }
+  if (const pb::StageSummary* draft = Draft(summary); draft != nullptr) {
+    std::vector<std::string> row = {"draft", draft->host(),
+                                    absl::StrCat(draft->first_layer(), "-", draft->last_layer() - 1),
+                                    absl::StrCat(draft->threads()), CpuList(*draft)};
+    row.resize(table.columns() - 1, "-");
+    row.push_back(absl::StrFormat("%.1f", static_cast<double>(draft->resident_bytes()) / kMiB));
+    table.Add(std::move(row));
   }
   return table.Text();
 }
@@ -150,6 +174,23 @@ Json TimingsJson(const RunSummary& summary) {
   return json;
 }
 
+Json DraftJson(const RunSummary& summary) {
+  const pb::StageSummary* draft = Draft(summary);
+  if (draft == nullptr) return nullptr;
+  Json json = {{"host", draft->host()},
+               {"pid", draft->pid()},
+               {"threads", draft->threads()},
+               {"isa", InstructionSetName(draft->isa())},
+               {"weight_bytes", draft->weight_bytes()},
+               {"kv_bytes", draft->kv_bytes()},
+               {"scratch_bytes", draft->scratch_bytes()},
+               {"resident_bytes", draft->resident_bytes()}};
+  if (!summary.job.has_value()) return json;
+  json["guesses"] = DraftGuesses(*summary.job).tried();
+  json["guesses_right"] = DraftGuesses(*summary.job).right();
+  return json;
+}
+
 Json StagesJson(const RunSummary& summary) {
   Json list = Json::array();
   const auto* stages = Stages(summary);
@@ -176,6 +217,7 @@ Json StagesJson(const RunSummary& summary) {
                     {"resident_bytes", stage.resident_bytes()},
                     {"huge_wanted_bytes", stage.huge_wanted_bytes()},
                     {"huge_bytes", stage.huge_bytes()}});
+    if (Guessed(summary)) list.back()["void_s"] = stage.void_s();
   }
   return list;
 }

@@ -24,6 +24,7 @@ void PrintStatistics(const RunSummary& summary);
 
 Json TimingsJson(const RunSummary& summary);
 Json StagesJson(const RunSummary& summary);  // an array; empty when no job came up
+Json DraftJson(const RunSummary& summary);   // null: the job has none
 
 }  // namespace stagecoach
 

@@ -29,8 +29,7 @@ constexpr const char* kStateKeys[kStageStates] = {"compute_us", "send_us", "wait
 constexpr const char* kRemedies[] = {
     "more requests at once (--max-num-seqs), or fewer stages (--pp)",
     "split the layers by what they cost (`coordinator plan`, then --plan), or leave the slow host out",
-    "more or longer requests in one run: this is its beginning and its end, and steps of unequal length "
-    "(a smaller --prefill-chunk)",
+    "more or longer requests: these are a run's ends, and steps of unequal length (a smaller --prefill-chunk)",
     "faster links or smaller frames (--wire-dtype bf16), or more requests at once, which compute meanwhile",
     "more requests at once in fewer groups (--decode-groups), or a core for the coordinator alone",
     "texts that repeat themselves more, or no guesses (--speculate off)"};

@@ -15,6 +15,7 @@
 #include "coordinator/doctor/findings.h"
 #include "coordinator/front/exit_codes.h"
 #include "coordinator/front/progress_line.h"
+#include "coordinator/job/draft_setup.h"
 #include "coordinator/launch/launch_check.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/launch/program_output.h"
@@ -42,6 +43,9 @@ class DoctorVerb : public Verb {
 
   void AddOptions(CLI::App* app) override {
     AddProbeOptions(app, &options_, "the hosts alone are looked at");
+    AddText(app, "--draft-model", &draft_path_, "FILE",
+            "look at a job's draft, too: its file and tokens, and on its host (the host file's line with `draft`, else "
+            "this one) the file and the room");
     AddFlag(app, "--check", &check_, "read the whole model file here, too: is a tensor damaged?");
     AddFlag(app, "--json", &json_, "print the findings as JSON");
     AddVerbosityOptions(app, &verbosity_);
@@ -50,7 +54,9 @@ class DoctorVerb : public Verb {
   absl::Status Run(const RunContext& context) override {
     verbosity_.Apply();
     RETURN_IF_ERROR(FindModel());
+    RETURN_IF_ERROR(FindDraft());
     ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options_, context));
+    if (draft_ != nullptr) launch.job.set_draft_model_path(AbsolutePath(draft_path_));
     launch.job.mutable_probe();
     if (options_.dry_run) return PrintLaunch(launch);
     if (!context.joined) FindLaunch(launch);
@@ -77,6 +83,25 @@ class DoctorVerb : public Verb {
     findings_.push_back(Finding::Ok("model", absl::StrCat(model_->file->path(), ", ", model_->hyper.architecture, ", ",
                                                           model_->hyper.layer_count(), " layers")));
     if (check_) FindDamage();
+    return absl::OkStatus();
+  }
+
+  absl::Status FindDraft() {
+    if (draft_path_.empty()) return absl::OkStatus();
+    if (options_.model.empty()) return UsageError("--draft-model guesses for a model; give that by -m");
+    options_.speculate = Speculate::kAuto;  // as a job that has one
+    if (model_ == nullptr) return absl::OkStatus();
+    absl::StatusOr<Model> draft = OpenDescription(draft_path_, options_.q2_layout);
+    if (!draft.ok()) {
+      findings_.push_back(DraftFinding(FromStatus("draft", draft.status(), ExitCode::kInputFile)));
+    } else if (const absl::Status tokens = CheckDraft(*model_, **draft); !tokens.ok()) {
+      findings_.push_back(FromStatus("draft", tokens, ExitCode::kInputFile));
+    } else {
+      draft_ = *std::move(draft);
+      findings_.push_back(
+          Finding::Ok("draft", absl::StrCat(draft_->file->path(), ", ", draft_->hyper.architecture, ", ",
+                                            draft_->hyper.layer_count(), " layers, tokens as the model's")));
+    }
     return absl::OkStatus();
   }
 
@@ -122,8 +147,7 @@ class DoctorVerb : public Verb {
       if (plan.status() != stage_worker.status()) findings_.push_back(FromStatus("launch", plan.status()));
       return;
     }
-    const Placement placement = PlaceStages(plan->hosts, plan->stages, /*left_out=*/{});
-    for (const std::string& shortage : ShortagesHere(placement, launch.job.threads())) {
+    for (const std::string& shortage : ShortagesHere(plan->PlaceAll(), launch.job.threads())) {
       findings_.push_back(ErrorOfMessage("this host", shortage));
     }
     FindLauncherVersion(*plan);
@@ -192,9 +216,10 @@ class DoctorVerb : public Verb {
       findings_.push_back(FromStatus("job", report.status()));
       return absl::OkStatus();
     }
-    const std::vector<FileFingerprint> fingerprints =
-        model_ != nullptr && !streamed ? model_->file->fingerprints() : std::vector<FileFingerprint>();
-    const Findings found = FindingsOfReport(*report, fingerprints);
+    const auto fingerprints = [streamed](const Model& model) {
+      return model != nullptr && !streamed ? model->file->fingerprints() : std::vector<FileFingerprint>();
+    };
+    const Findings found = FindingsOfReport(*report, fingerprints(model_), fingerprints(draft_));
     findings_.insert(findings_.end(), found.begin(), found.end());
     if (model_ != nullptr && streamed) findings_.push_back(Finding::Ok("model", "is streamed: no other host needs it"));
     if (model_ != nullptr) FindRoom(job, *report);
@@ -202,7 +227,9 @@ class DoctorVerb : public Verb {
   }
 
   void FindRoom(const pb::ConfigureJob& job, const pb::ProbeReport& report) {
-    const std::vector<pb::Hello> stages(report.hellos().begin() + 1, report.hellos().end());
+    const std::vector<pb::Hello> all(report.hellos().begin() + 1, report.hellos().end());
+    const bool drafts = report.stages(report.stages_size() - 1).draft();
+    const std::vector<pb::Hello> stages(all.begin(), all.end() - (drafts ? 1 : 0));
     const absl::StatusOr<JobPlan> plan = PlanJobUnmeasured(job, stages, model_, {.run_id = 1, .epoch = 1});
     if (!plan.ok()) {
       findings_.push_back(FromStatus("memory", plan.status()));
@@ -214,6 +241,15 @@ class DoctorVerb : public Verb {
                      int64_t{plan->group_blocks[plan->full_group()]} * job.block_tokens(), " tokens",
                      plan->state_slots > 0 ? absl::StrCat(" and ", plan->state_slots, " recurrent states") : "",
                      " beside them")));
+    if (!drafts) return;
+    const absl::StatusOr<JobPlan> draft = PlanDraft(job, *plan, *model_, all, *draft_, {.run_id = 1, .epoch = 2});
+    findings_.push_back(draft.ok()
+                            ? Finding::Ok("memory", absl::StrCat("the draft's weights fit on ", all.back().host(),
+                                                                 ", and a KV cache of ",
+                                                                 int64_t{draft->group_blocks[draft->full_group()]} *
+                                                                     draft->stages[0].block_tokens(),
+                                                                 " tokens beside them"))
+                            : DraftFinding(FromStatus("memory", draft.status())));
   }
 
   absl::Status Conclude() {
@@ -231,7 +267,8 @@ class DoctorVerb : public Verb {
   Verbosity verbosity_;
   bool json_ = false;
   bool check_ = false;
-  Model model_;  // nullptr: none, or a bad one
+  std::string draft_path_;
+  Model model_, draft_;  // nullptr: none, or a bad one
   Findings findings_;
 };
 

@@ -107,6 +107,13 @@ void FindWeaknesses(const ProbedHostFacts& facts, Findings* out) {
   }
 }
 
+// "2 stages and the draft": by ascending stages.
+std::string RunsText(const pb::ProbeReport& report, const std::vector<int>& stages) {
+  const auto all = std::ssize(stages);
+  if (!report.stages(stages.back()).draft()) return CountOf(all, "stage");
+  return all == 1 ? "the draft" : absl::StrCat(CountOf(all - 1, "stage"), " and the draft");
+}
+
 void FindHosts(const pb::ProbeReport& report, Findings* out) {
   std::vector<std::string> names;
   for (const pb::ProbedStage& stage : report.stages()) names.push_back(report.hellos(stage.stage() + 1).host());
@@ -117,7 +124,7 @@ void FindHosts(const pb::ProbeReport& report, Findings* out) {
     for (const int stage : group.stages) facts.threads += report.stages(stage).threads();
     for (const pb::CpuPlace& cpu : facts.hello.cpus()) facts.nodes = std::max(facts.nodes, cpu.node() + 1);
     out->push_back(Finding::Ok(
-        facts.subject, absl::StrCat(CountOf(facts.stages, "stage"), ", ", CountOf(facts.hello.allowed_cores(), "core"),
+        facts.subject, absl::StrCat(RunsText(report, group.stages), ", ", CountOf(facts.hello.allowed_cores(), "core"),
                                     ", ", IsaOf(facts.hello), ", ", Gib(facts.hello.available_memory_bytes()), " of ",
                                     Gib(facts.host.memory_bytes()), " free, huge pages ",
                                     facts.host.huge_pages().empty() ? "not known" : facts.host.huge_pages())));
@@ -127,11 +134,13 @@ void FindHosts(const pb::ProbeReport& report, Findings* out) {
 
 std::string StageOf(const pb::ProbeReport& report, int stage) {
   if (stage < 0) return absl::StrCat("the coordinator on ", report.hellos(0).host());
+  if (report.stages(stage).draft()) return absl::StrCat("the draft on ", report.hellos(stage + 1).host());
   return StageName(stage, report.hellos(stage + 1).host());
 }
 
 void FindLinks(const pb::ProbeReport& report, Findings* out) {
   for (const pb::ProbeLink& link : report.links()) {
+    if (link.from_stage() >= 0 && report.stages(link.to_stage()).draft()) continue;  // nothing is sent there
     const std::string subject =
         absl::StrCat(StageOf(report, link.from_stage()), " -> ", StageOf(report, link.to_stage()));
     if (!link.error().empty()) {
@@ -162,27 +171,37 @@ std::string WhereToHaveTheModel(absl::string_view own_path) {
   return absl::StrCat("put the same file there, or mend model=", own_path, " of this host in the host file");
 }
 
-void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model, Findings* out) {
+// What is wrong with the model file of a stage; absent: nothing.
+std::optional<Finding> WhyNoModel(const pb::ProbeReport& report, const pb::ProbedStage& stage,
+                                  const std::vector<FileFingerprint>& model) {
+  const std::string name = StageOf(report, stage.stage());
+  const std::string& own_path = report.hellos(stage.stage() + 1).model_path();
+  if (stage.model_code() != 0) {
+    return Finding::Error(name, stage.model_error(), WhereToHaveTheModel(own_path), ExitCode::kInputFile);
+  }
+  if (SameContent(FromProto(stage.model().fingerprints()), model)) return std::nullopt;  // as a stage does
+  const std::string path = own_path.empty() ? "" : absl::StrCat(" '", own_path, "'");
+  return Finding::Error(name,
+                        absl::StrCat("its model file", path,
+                                     " is another one than here (size, header and samples of the data are compared)"),
+                        WhereToHaveTheModel(own_path), ExitCode::kInputFile);
+}
+
+void FindModel(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model,
+               const std::vector<FileFingerprint>& draft, Findings* out) {
   if (model.empty()) return;
-  int same = 0;
+  bool all_same = true;
   for (const pb::ProbedStage& stage : report.stages()) {
-    const std::string name = StageOf(report, stage.stage());
-    const std::vector<FileFingerprint> found = FromProto(stage.model().fingerprints());
-    const std::string& own_path = report.hellos(stage.stage() + 1).model_path();
-    if (stage.model_code() != 0) {
-      out->push_back(Finding::Error(name, stage.model_error(), WhereToHaveTheModel(own_path), ExitCode::kInputFile));
-    } else if (!SameContent(found, model)) {  // as a stage does
-      const std::string path = own_path.empty() ? "" : absl::StrCat(" '", own_path, "'");
-      out->push_back(Finding::Error(name,
-                                    absl::StrCat("its model file", path,
-                                                 " is another one than here (size, header and samples of the data are "
-                                                 "compared)"),
-                                    WhereToHaveTheModel(own_path), ExitCode::kInputFile));
-    } else {
-      ++same;
+    std::optional<Finding> wrong = WhyNoModel(report, stage, stage.draft() ? draft : model);
+    if (stage.draft()) {
+      if (wrong.has_value()) wrong = DraftFinding(*std::move(wrong));
+      out->push_back(wrong.value_or(Finding::Ok(StageOf(report, stage.stage()), "sees the same file")));
+    } else if (wrong.has_value()) {
+      out->push_back(*std::move(wrong));
+      all_same = false;
     }
   }
-  if (same == report.stages_size()) out->push_back(Finding::Ok("model", "every stage sees the same file"));
+  if (all_same) out->push_back(Finding::Ok("model", "every stage sees the same file"));
 }
 
 // As the launch will place the stages.
@@ -269,6 +288,12 @@ Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode 
                         std::string(absl::StripPrefix(message.substr(end), "; ")), code);
 }
 
+Finding DraftFinding(Finding finding) {
+  finding.level = Finding::Level::kWarning;
+  absl::StrAppend(&finding.found, " (a job goes on without the draft)");
+  return finding;
+}
+
 Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hello& own,
                           const std::vector<LaunchHost>& hosts, int stages, int threads) {
   Findings findings;
@@ -304,11 +329,12 @@ Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hell
   return findings;
 }
 
-Findings FindingsOfReport(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model) {
+Findings FindingsOfReport(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model,
+                          const std::vector<FileFingerprint>& draft) {
   Findings findings;
   FindHosts(report, &findings);
   FindLinks(report, &findings);
-  FindModel(report, model, &findings);
+  FindModel(report, model, draft, &findings);
   return findings;
 }
 

@@ -40,6 +40,9 @@ using Findings = std::vector<Finding>;
 // An error whose message ends with its fix, after the last "; ": "... is cut; copy it again".
 Finding ErrorOfMessage(std::string subject, absl::string_view message, ExitCode code = ExitCode::kLaunch);
 
+// The error of a draft, without which a job goes on: a warning.
+Finding DraftFinding(Finding finding);
+
 // Findings about the answers of other hosts (host_survey.h). `own`: this program's Hello. `hosts`, `stages`: of the
 // launch (launch_plan.h). `threads` per stage; 0: all cores together. A host that cannot be used is an error if the
 // others have too few slots and it is not a spare; else a warning.
@@ -47,8 +50,10 @@ Findings FindingsOfSurvey(const std::vector<HostAnswer>& answers, const pb::Hell
                           const std::vector<LaunchHost>& hosts, int stages, int threads = 0);
 
 // Findings of a probe's report: hosts, links, clocks, and each stage's model. `model`: the file's fingerprints here;
-// empty if the stages need no file (no model, or a streamed one).
-Findings FindingsOfReport(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model);
+// empty if the stages need no file (no model, or a streamed one). `draft`: likewise of the draft, without which a job
+// goes on.
+Findings FindingsOfReport(const pb::ProbeReport& report, const std::vector<FileFingerprint>& model,
+                          const std::vector<FileFingerprint>& draft = {});
 
 // kOk when none is an error; kInputFile when all errors are of the model; else kLaunch.
 ExitCode VerdictOf(const Findings& findings);

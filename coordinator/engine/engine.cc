@@ -446,7 +446,7 @@ void Engine::PlanGroups(const StepResult& result, const Submitted& submitted, in
   scheduler_->SetDecodeGroups(choice.groups);
   scheduler_->SetGuessPlaces(choice.guess_places);
   speculator_->SetRows(choice.guess_rows, choice.shares_from);
-  if (draft_ != nullptr) draft_->SetAhead(choice.guess_rows);
+  if (draft_ != nullptr) draft_->SetAhead(choice.guess_places == 0 ? 0 : choice.guess_rows);
 }
 
 absl::Status Engine::ShutDownStages() {

@@ -43,6 +43,8 @@ class Guesser {
   virtual std::optional<Guess> Next(absl::Span<const TokenId> run) const = 0;
   // Grows with all but an Append that may change an answer, such as a draft's guess that comes.
   virtual uint64_t version() const { return 0; }
+  // It guesses at some positions alone, as nobody sends its guesses: those without one say nothing of how good it is.
+  virtual bool rests() const { return false; }
 };
 
 }  // namespace stagecoach

@@ -195,7 +195,8 @@ Speculator::Kind Speculator::Pick(const Speculation& of, const Answers& answers)
   if (answers[kPrediction].has_value()) return kPrediction;
   const std::optional<Guess>& suffix = answers[kSuffix];
   const bool sure = suffix && of.sources[kSuffix].acceptance.Calibrated(suffix->confidence) >= kSure;
-  return !sure && answers[kMore].has_value() ? kMore : kSuffix;
+  const Guesser* draft = of.sources[kMore].guesser.get();
+  return !sure && (answers[kMore].has_value() || (draft != nullptr && draft->rests())) ? kMore : kSuffix;
 }
 
 void Speculator::Take(Speculation& of, TokenId token, SequenceEvent::Guess sent) {
@@ -215,7 +216,8 @@ void Speculator::Take(Speculation& of, TokenId token, SequenceEvent::Guess sent)
     of.sources[each].acceptance.Observe(answers[each]->confidence, right);
     means_[each].Observe(answers[each]->confidence, right);
   }
-  if (of.guesses && (was_sent || level)) {
+  const bool rested = kind == kMore && !answers[kind].has_value();
+  if (of.guesses && (was_sent || (level && !rested))) {
     const bool hit = answers[kind].has_value() && answers[kind]->token == token;
     of.positions.Observe(1, hit);
     position_mean_.Observe(1, hit);

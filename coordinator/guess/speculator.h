@@ -17,10 +17,10 @@
 //            engine's loop, mostly in vain.
 //   Learning a guesser is told what became of its guess for each position: of the one that was sent, else of the one
 //            that it would have made behind the token before. So one that was wrong for a while is asked again. The
-//            acceptance of a sequence is that of positions: one without a guess is a miss. A new sequence expects
-//            what those before it had.
+//            acceptance of a sequence is that of positions: one without a guess is a miss, but for those at which a
+//            draft rests. A new sequence expects what those before it had.
 //   Memory   the index of each open sequence's text, its prediction's, and the store for ended ones. Where open ones
-//            have Options::most_tokens in their indices, nothing more is fed.
+//            have Options::most_tokens in their indices, nothing more is fed, also to a draft beside them.
 // Guesses change no answer, so nothing here is saved: a relaunch begins anew. Not thread-safe; the engine's thread.
 
 #include <array>
@@ -102,7 +102,7 @@ class Speculator : public GuessFeed {
   // Feeds what the sequence's guessers lack, as far as a call may.
   void Feed(Speculation& of, const Sequence& sequence);
   void Append(Speculation& of, TokenId token);  // the next token that suffix and draft get
-  bool has_room() const { return indexed_ < options_.most_tokens; }
+  bool has_room() const { return !options_.suffix || indexed_ < options_.most_tokens; }
   // The guess behind the run that may be sent; kNoToken: none.
   TokenId Answer(Speculation& of, absl::Span<const TokenId> run);
   Answers Ask(const Speculation& of, absl::Span<const TokenId> run) const;

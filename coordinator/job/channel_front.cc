@@ -58,7 +58,10 @@ std::string SpeculationOf(const pb::ConfigureJob& job, const JobPlan& plan) {
   if (!Speculates(job)) return "";
   if (plan.stages.size() == 1 && job.guess_rows() == 0) return "nothing is guessed: one stage is never idle";
   if (job.guess_rows() == 1) return "nothing is guessed: only one row of a sequence may be in flight";
-  if (plan.most_guesses == 0) return "nothing is guessed: only one micro-batch may be in flight";
+  if (plan.most_guesses == 0) {
+    return plan.most_groups == 1 ? "nothing is guessed: only one micro-batch may be in flight"
+                                 : "nothing is guessed: there is no memory for recurrent states of guessed rows";
+  }
   std::vector<const char*> guessers;
   if (job.speculate() != NameOf(kSpeculations, Speculate::kDraft)) guessers.push_back("suffix");
   if (!job.draft_model_path().empty()) guessers.push_back("draft");
@@ -84,8 +87,14 @@ pb::RequestFinished::Reason ReasonOf(const std::optional<FinishReason>& reason) 
 
 }  // namespace
 
-JobReport::JobReport(const pb::ConfigureJob& job, const JobPlan* plan, const Roster* roster)
-    : block_tokens_(job.block_tokens()), speculation_(SpeculationOf(job, *plan)), plan_(plan), roster_(roster) {}
+JobReport::JobReport(const pb::ConfigureJob& job, const JobPlan* plan, const Roster* roster, const JobPlan* draft_plan,
+                     const Roster* draft_roster)
+    : block_tokens_(job.block_tokens()),
+      speculation_(SpeculationOf(job, *plan)),
+      plan_(plan),
+      roster_(roster),
+      draft_plan_(draft_plan),
+      draft_roster_(draft_roster) {}
 
 pb::LoadProgress JobReport::Progress() const {
   pb::LoadProgress progress;
@@ -101,7 +110,8 @@ pb::JobReady JobReport::Ready() const {
   ready.set_blocks(plan_->group_blocks[plan_->full_group()]);
   ready.set_block_tokens(block_tokens_);
   ready.set_micro_batches(plan_->micro_batches);
-  for (int stage = 0; stage < roster_->stages(); ++stage) Describe(stage, ready.add_stages());
+  for (int stage = 0; stage < roster_->stages(); ++stage) Describe(*plan_, *roster_, stage, ready.add_stages());
+  if (draft_roster_ != nullptr) Describe(*draft_plan_, *draft_roster_, 0, ready.mutable_draft());
   ready.set_bf16_dot(plan_->bf16_dot);
   ready.set_speculation(speculation_);
   return ready;
@@ -146,15 +156,17 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   const int64_t now_us = MonotonicUs();
   for (int stage = 0; stage < roster_->stages(); ++stage) {
     pb::StageSummary* summary = statistics->add_stages();
-    Describe(stage, summary);
+    Describe(*plan_, *roster_, stage, summary);
     const EngineStatus::Stage& work = status.stages[stage];
     summary->set_compute_s(work.compute_us * 1e-6);
+    summary->set_void_s(work.void_us * 1e-6);
     summary->set_send_s(work.send_us * 1e-6);
     summary->set_wait_s(std::max(0.0, statistics->busy_s() - summary->compute_s()));
     summary->set_hop_us(work.hop_us);
     summary->set_blocks_used_peak(status.counters.blocks_used_peak[plan_->full_group()]);
     out.add_heartbeat_age_us(std::max<int64_t>(0, now_us - roster_->stage(stage).heard_us));
   }
+  if (draft_roster_ != nullptr) Describe(*draft_plan_, *draft_roster_, 0, statistics->mutable_draft());
   out.set_requests_waiting(status.waiting);
   out.set_requests_running(status.running);
   out.mutable_running_by_class()->Assign(status.running_by_class.begin(), status.running_by_class.end());
@@ -169,9 +181,9 @@ pb::EngineStatus JobReport::Status(const EngineStatus& status) const {
   return out;
 }
 
-void JobReport::Describe(int stage, pb::StageSummary* out) const {
-  const StageRecord& record = roster_->stage(stage);
-  const pb::StageAssignment& assignment = plan_->stages[stage];
+void JobReport::Describe(const JobPlan& plan, const Roster& roster, int stage, pb::StageSummary* out) {
+  const StageRecord& record = roster.stage(stage);
+  const pb::StageAssignment& assignment = plan.stages[stage];
   out->set_stage(stage);
   out->set_rank(record.rank);
   out->set_host(record.host);

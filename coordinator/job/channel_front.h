@@ -19,20 +19,23 @@ pb::JobStatistics StatisticsOf(const EngineStatus& status);
 // What the job agreed on, and how it fares. Not thread-safe.
 class JobReport {
  public:
-  // Plan and roster outlive the report; the plan is complete.
-  JobReport(const pb::ConfigureJob& job, const JobPlan* plan, const Roster* roster);
+  // Plans and rosters outlive the report; the plans are complete. Those of the draft: nullptr without one.
+  JobReport(const pb::ConfigureJob& job, const JobPlan* plan, const Roster* roster, const JobPlan* draft_plan = nullptr,
+            const Roster* draft_roster = nullptr);
 
   pb::LoadProgress Progress() const;
   pb::JobReady Ready() const;  // once all stages are
   pb::EngineStatus Status(const EngineStatus& status) const;
 
  private:
-  void Describe(int stage, pb::StageSummary* out) const;
+  static void Describe(const JobPlan& plan, const Roster& roster, int stage, pb::StageSummary* out);
 
   const int32_t block_tokens_;
   const std::string speculation_;  // JobReady's
   const JobPlan* const plan_;
   const Roster* const roster_;
+  const JobPlan* const draft_plan_;
+  const Roster* const draft_roster_;
 };
 
 // Not thread-safe.

@@ -11,7 +11,6 @@
 #include "common/job/job_choices.h"
 #include "common/text/vocabulary.h"
 #include "coordinator/job/grammar_check.h"
-#include "coordinator/pipeline/roster.h"
 #include "coordinator/plan/stage_memory.h"
 
 namespace stagecoach {
@@ -52,7 +51,8 @@ int32_t DraftRows(const JobPlan& plan) { return 1 + std::max(plan.most_guesses, 
 pb::ConfigureJob DraftJob(const pb::ConfigureJob& job, const JobPlan& plan, const ModelDescription& draft) {
   pb::ConfigureJob own = job;
   own.set_model_path(draft.file->path());
-  *own.mutable_fingerprints() = job.draft_fingerprints();
+  own.clear_fingerprints();
+  own.clear_bf16_dot();  // the class of the answers, which are none of the draft's
   own.clear_layer_split();
   own.clear_planned_for();
   own.clear_stages();
@@ -128,9 +128,11 @@ void ShareCores(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stage
   }
 }
 
-DraftRunner::Options DraftOptionsOf(const JobPlan& draft, std::shared_ptr<const ModelDescription> model) {
+DraftRunner::Options DraftOptionsOf(const JobPlan& plan, const JobPlan& draft,
+                                    std::shared_ptr<const ModelDescription> model) {
   const pb::StageAssignment& stage = draft.stages[0];
   DraftRunner::Options options;
+  options.stage = static_cast<int>(plan.stages.size());
   options.vocab = model->hyper.vocab;
   options.context = draft.context;
   options.block_tokens = stage.block_tokens();
@@ -148,17 +150,6 @@ DraftRunner::Options DraftOptionsOf(const JobPlan& draft, std::shared_ptr<const 
     return check->Check(spec).ok();
   };
   return options;
-}
-
-absl::StatusOr<std::optional<StepResult>> DraftPipeline::Poll() {
-  absl::StatusOr<std::optional<StepResult>> result = pipeline_->Poll();
-  if (!result.ok()) return OfDraft(result.status());
-  return result;
-}
-
-absl::Status DraftPipeline::OfDraft(const absl::Status& status) const {
-  if (status.ok()) return status;
-  return WithStage(stage_, absl::Status(status.code(), absl::StrCat("the draft: ", status.message())));
 }
 
 }  // namespace stagecoach

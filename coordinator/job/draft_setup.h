@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,7 +13,6 @@
 #include "common/model/model_description.h"
 #include "common/wire/frame.h"
 #include "coordinator/guess/draft/draft_runner.h"
-#include "coordinator/pipeline/pipeline.h"
 #include "coordinator/plan/job_plan.h"
 #include "proto/control.pb.h"
 #include "proto/engine.pb.h"
@@ -36,24 +34,9 @@ absl::StatusOr<JobPlan> PlanDraft(const pb::ConfigureJob& job, const JobPlan& pl
 // Where the draft shares its host with stages: each gets its part of the host's cores, as stages of one job do.
 void ShareCores(const pb::ConfigureJob& job, const std::vector<pb::Hello>& stages, JobPlan* plan, JobPlan* draft);
 
-DraftRunner::Options DraftOptionsOf(const JobPlan& draft, std::shared_ptr<const ModelDescription> model);
-
-// A pipeline whose errors say that they are the draft's: as those of the stage `stage`.
-class DraftPipeline : public Pipeline {
- public:
-  // `pipeline` outlives this one.
-  DraftPipeline(Pipeline* pipeline, int stage) : pipeline_(pipeline), stage_(stage) {}
-
-  int stages() const override { return pipeline_->stages(); }
-  absl::Status Submit(const MicroBatch& batch) override { return OfDraft(pipeline_->Submit(batch)); }
-  absl::StatusOr<std::optional<StepResult>> Poll() override;
-
- private:
-  absl::Status OfDraft(const absl::Status& status) const;
-
-  Pipeline* const pipeline_;
-  const int stage_;
-};
+// Of a job and its draft.
+DraftRunner::Options DraftOptionsOf(const JobPlan& plan, const JobPlan& draft,
+                                    std::shared_ptr<const ModelDescription> model);
 
 }  // namespace stagecoach
 

@@ -60,6 +60,7 @@ TraceHeader TraceHeaderOf(const pb::ConfigureJob& job, const JobPlan& plan, cons
         {stage.rank(), hellos[i + 1].host(), stage.first_layer(), stage.last_layer(), stage.threads()});
   }
   header.options = OptionsOf(job);
+  if (hellos.size() > 1 + plan.stages.size()) header.options.emplace_back("draft_host", hellos.back().host());
   return header;
 }
 

@@ -20,7 +20,7 @@ absl::StatusOr<SchedulerOptions> SchedulerOptionsOf(const pb::ConfigureJob& job,
                                                     const ModelDescription& model);
 
 // What a trace says of the job that begins now. `hellos`: the coordinator's, then those of the stages in the plan's
-// order.
+// order, and the draft's where the job has one.
 TraceHeader TraceHeaderOf(const pb::ConfigureJob& job, const JobPlan& plan, const std::vector<pb::Hello>& hellos);
 
 }  // namespace stagecoach

@@ -100,8 +100,8 @@ class Job {
 
   absl::Status Run() {
     ASSIGN_OR_RETURN(job_, AwaitConfiguration(channel_));
-    if (job_.has_probe()) return RunProbe(endpoint_, hellos_, channel_, job_);
     RETURN_IF_ERROR(FindDraft());
+    if (job_.has_probe()) return RunProbe(endpoint_, hellos_, channel_, job_);
     RETURN_IF_ERROR(SetUp());
     RETURN_IF_ERROR(AwaitStages());
     pb::EngineMessage message;
@@ -174,7 +174,9 @@ class Job {
       RETURN_IF_ERROR(StartDraft(share_->AddPart()));
     }
     ASSIGN_OR_RETURN(stage_pipeline_, StartStages(endpoint, plan_, stages_, limits, model_));
-    report_ = std::make_unique<JobReport>(job_, &plan_, &stage_pipeline_->roster());
+    const bool drafts = draft_stage_ != nullptr;
+    report_ = std::make_unique<JobReport>(job_, &plan_, &stage_pipeline_->roster(), drafts ? &draft_plan_ : nullptr,
+                                          drafts ? &draft_stage_->roster() : nullptr);
     front_ = std::make_unique<ChannelFront>(channel_, report_.get());
     scheduler_ = std::make_unique<Scheduler>(options);
     if (hooks_.wrap != nullptr) wrapped_ = hooks_.wrap(stage_pipeline_.get(), scheduler_.get());
@@ -209,8 +211,10 @@ class Job {
     absl::StatusOr<std::shared_ptr<const ModelDescription>> draft = Open(job_.draft_model_path());
     if (!draft.ok()) return WithStage(number, draft.status());
     draft_model_ = *std::move(draft);
-    RETURN_IF_ERROR(CheckUnchanged(job_.draft_fingerprints(), *draft_model_->file));
-    RETURN_IF_ERROR(CheckSameTokens(*model_, *draft_model_));
+    if (const absl::Status same = CheckSameTokens(*model_, *draft_model_); !same.ok()) {
+      // At a relaunch the file is another one than at first, and the job goes on without.
+      return job_.fingerprints().empty() ? same : WithStage(number, same);
+    }
     std::vector<pb::Hello> all = stages_;
     all.push_back(*draft_host_);
     absl::StatusOr<JobPlan> plan =
@@ -224,8 +228,7 @@ class Job {
   absl::Status StartDraft(Endpoint* endpoint) {
     const FrameLimits limits = LimitsOf(draft_plan_.stages[0], draft_model_->hyper.hidden, draft_model_->hyper.vocab);
     ASSIGN_OR_RETURN(draft_stage_, StartStages(endpoint, draft_plan_, {*draft_host_}, limits, draft_model_));
-    draft_pipeline_ = std::make_unique<DraftPipeline>(draft_stage_.get(), static_cast<int>(stages_.size()));
-    draft_ = std::make_unique<DraftRunner>(draft_pipeline_.get(), DraftOptionsOf(draft_plan_, draft_model_));
+    draft_ = std::make_unique<DraftRunner>(draft_stage_.get(), DraftOptionsOf(plan_, draft_plan_, draft_model_));
     return absl::OkStatus();
   }
 
@@ -280,10 +283,8 @@ class Job {
     int64_t next_progress_us = 0;
     uint64_t weights_moved = 0;
     while (!AllReady()) {
-      ASSIGN_OR_RETURN(std::optional<StepResult> unexpected, stage_pipeline_->Poll());
-      if (draft_pipeline_ != nullptr && !unexpected.has_value()) {
-        ASSIGN_OR_RETURN(unexpected, draft_pipeline_->Poll());
-      }
+      ASSIGN_OR_RETURN(const std::optional<StepResult> unexpected, stage_pipeline_->Poll());
+      if (draft_ != nullptr) RETURN_IF_ERROR(draft_->Poll().status());
       if (unexpected.has_value()) return absl::InternalError("a result before any work was handed out");
       if (const int64_t now = MonotonicUs(); now >= next_progress_us) {
         next_progress_us = now + kProgressUs;
@@ -321,7 +322,6 @@ class Job {
   std::shared_ptr<const ModelDescription> draft_model_;
   JobPlan draft_plan_;
   std::unique_ptr<StagePipeline> draft_stage_;
-  std::unique_ptr<DraftPipeline> draft_pipeline_;
   std::unique_ptr<DraftRunner> draft_;
   std::unique_ptr<StagePipeline> stage_pipeline_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -39,7 +39,7 @@ class ProbeJob {
   }
 
   absl::Status Run() {
-    RETURN_IF_ERROR(CheckWorld(job_, count()));
+    RETURN_IF_ERROR(CheckWorld(job_, count() - (job_.draft_model_path().empty() ? 0 : 1)));
     RETURN_IF_ERROR(exchange_.Open());
     RETURN_IF_ERROR(Introduce());
     RETURN_IF_ERROR(SendReady());
@@ -58,6 +58,8 @@ class ProbeJob {
 
  private:
   int count() const { return static_cast<int>(stages_.size()); }
+  // The last one, where the job has a draft.
+  bool IsDraft(int stage) const { return stage + 1 == count() && !job_.draft_model_path().empty(); }
 
   // Tells every stage who it is; what it says of its host goes into the report.
   absl::Status Introduce() {
@@ -72,6 +74,7 @@ class ProbeJob {
       pb::ProbedStage* probed = report_.add_stages();
       probed->set_stage(stage);
       probed->set_rank(rank);
+      probed->set_draft(IsDraft(stage));
       const StageCpus& planned = cpus[static_cast<size_t>(stage)];
       probed->set_threads(planned.threads);
       probed->mutable_cpus()->Add(planned.cpus.begin(), planned.cpus.end());
@@ -251,7 +254,8 @@ class ProbeJob {
 
   void FillModel(int stage, pb::ProbeModelOrder* order) const {
     const std::string& own_path = stages_[static_cast<size_t>(stage)].model_path();
-    order->set_model_path(own_path.empty() ? job_.model_path() : own_path);
+    const std::string& path = IsDraft(stage) ? job_.draft_model_path() : job_.model_path();
+    order->set_model_path(own_path.empty() ? path : own_path);
     order->set_q2_layout(job_.q2_layout());
     order->set_kv_type(job_.kv_type());
     FillThreads(stage, order->mutable_threads());

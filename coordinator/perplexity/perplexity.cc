@@ -29,6 +29,7 @@ class PerplexityVerb : public Verb {
       : Verb("perplexity", "measure how well a model predicts a text",
              "coordinator perplexity -m model.gguf -f text.txt --ctx-size 512 --pp 2") {
     cluster_options_.context = 512;
+    cluster_options_.speculate = Speculate::kOff;  // no row is sampled
   }
   bool NeedsCluster() const override { return !cluster_options_.dry_run; }
 
@@ -44,7 +45,7 @@ class PerplexityVerb : public Verb {
     ASSIGN_OR_RETURN(model_, OpenFrontModel(cluster_options_.model, cluster_options_.q2_layout));
     if (cluster_options_.context < 4)
       return UsageError(absl::StrCat("-c: ", cluster_options_.context, " tokens, expected 4 or more"));
-    ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
+    ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, *model_.description, context));
     if (cluster_options_.dry_run) return PrintLaunch(launch);
     RETURN_IF_ERROR(CutWindows());
     ASSIGN_OR_RETURN(cluster_,

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/last_that_fits.h"
 #include "common/base/status_macros.h"
 #include "common/job/job_limits.h"
@@ -28,7 +29,7 @@ absl::Status CheckLoadFields(const pb::ConfigureJob& job) {
   return CheckJobFieldOrDefault(JobLimits::kPrefillChunk, job.prefill_chunk());
 }
 
-absl::Status Validate(const ClusterQuestion& question) {
+absl::Status CheckHosts(const ClusterQuestion& question) {
   const auto hosts = static_cast<int>(question.profile.hosts.size());
   for (const int host : question.stage_hosts) {
     if (host < 0 || host >= hosts) {
@@ -39,6 +40,11 @@ absl::Status Validate(const ClusterQuestion& question) {
           absl::StrCat("nothing is known of the speed of host ", question.profile.hosts[host].name));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const ClusterQuestion& question) {
+  RETURN_IF_ERROR(CheckHosts(question));
   if (question.load.prompt_tokens < 1 || question.load.output_tokens < 1) {
     return absl::InvalidArgumentError("a request has at least one prompt token and one output token");
   }
@@ -472,6 +478,15 @@ absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std
   ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, PipelineOn(question, hellos));
   const PartitionInput split_by = PartitionCosts(question, *costs);
   return PlanJob(job, hellos, *question.model, epoch, &split_by);
+}
+
+absl::StatusOr<double> LoneTokenSeconds(const ClusterQuestion& question) {
+  RETURN_IF_ERROR(CheckHosts(question));
+  ASSIGN_OR_RETURN(const std::shared_ptr<PlannedPipeline> costs, PipelineOn(question, HellosOf(question)));
+  CHECK_EQ(costs->model.size(), 1);
+  costs->model.stages.front().layers = {0, question.model->hyper.layer_count()};
+  const double context = std::min(question.load.decode_context(), static_cast<double>(question.model->hyper.context));
+  return PredictDecode(costs->model, /*sequences=*/1, context, /*groups=*/1).itl_s;
 }
 
 absl::Status UseDefaultSplit(ClusterQuestion* question) {

@@ -72,6 +72,10 @@ absl::StatusOr<ClusterPlan> PlanCluster(const ClusterQuestion& question);
 absl::StatusOr<JobPlan> PlanJobUnmeasured(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
                                           std::shared_ptr<const ModelDescription> model, const JobEpoch& epoch);
 
+// What a token of a lone sequence takes, from the coordinator and back, where the question's one host runs all layers:
+// kInvalidArgument as of PlanCluster. The load may be longer than the model's context.
+absl::StatusOr<double> LoneTokenSeconds(const ClusterQuestion& question);
+
 // Gives the question's job the layer split of a run without a plan (PlanJobUnmeasured), unless it has one. The
 // prediction is then of what will run, even if the profile suggests a better split.
 absl::Status UseDefaultSplit(ClusterQuestion* question);

@@ -306,7 +306,12 @@ void VisitProfile(Fields& fields, Profile& profile) {
   if constexpr (!kReads<Fields>) coordinator = profile.hosts[static_cast<size_t>(profile.coordinator)].name;
   fields.Field("coordinator", coordinator, kTextBytes, "");
   fields.Objects("hosts", profile.hosts, kVisitHost, /*required=*/true);
-  if constexpr (kReads<Fields>) IndexHosts(fields, coordinator, &profile, &names);
+  if constexpr (kReads<Fields>) {
+    IndexHosts(fields, coordinator, &profile, &names);
+    if (fields.Has("draft")) VisitHostName(fields, "draft", names, profile.draft);
+  } else if (profile.draft >= 0) {
+    VisitHostName(fields, "draft", names, profile.draft);
+  }
   fields.Objects("stages", profile.stages, [&](auto& stage_fields, auto& stage) {
     VisitHostName(stage_fields, "host", names, stage.host);
     stage_fields.Field("rank", stage.rank, kIndexRange);

@@ -112,6 +112,7 @@ struct ProbedModel {
 struct HostProfile {
   std::string measured_at;  // UTC, 2026-11-22T16:00:00Z; empty: written by hand
   int coordinator = 0;      // index into hosts: where rank 0 runs
+  int draft = -1;           // likewise a job's draft, if it has one; -1: where the coordinator does
   std::vector<HostFacts> hosts;
   std::vector<ProbedStage> stages;        // empty: written by hand
   std::vector<LinkFacts> links;           // each direction for itself where both were measured
@@ -161,8 +162,8 @@ inline constexpr char kClusterFileExample[] =
 // Reads the document; `file` is for the messages. A profile that was saved has all fields. One written by hand (a
 // cluster file) may leave out those that have a default, in parentheses:
 //
-// Top: version (1), measured_at, coordinator (a host's name; the first host), hosts (required, at least one), stages,
-// links, link (the default one), uplinks, model.
+// Top: version (1), measured_at, coordinator (a host's name; the first host), draft (likewise; the coordinator's),
+// hosts (required, at least one), stages, links, link (the default one), uplinks, model.
 // A host: name, cores, memory_gib (required); slots (1), hardware_threads (cores), numa_nodes (1), available_gib
 // (memory_gib), huge_pages, isas, isa, steps; and its speed: either `speeds`, a list of {stages, threads, read_gb_s,
 // int8_gops, bf16_gops, f32_gops}, or these last four at the host itself, for one stage with all cores. There read_gb_s

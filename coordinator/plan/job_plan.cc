@@ -392,8 +392,10 @@ absl::Status CheckWorld(const pb::ConfigureJob& job, int stages) {
                    job.has_planned_for() ? "`planned_for`" : "`stages`", " says, or leave it out"));
 }
 
-absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
-                                const ModelDescription& model, const JobEpoch& epoch, const PartitionInput* costs) {
+namespace {
+
+absl::StatusOr<JobPlan> PlanAsAsked(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                    const ModelDescription& model, const JobEpoch& epoch, const PartitionInput* costs) {
   ASSIGN_OR_RETURN(const JobSettings settings, JobSettingsOf(job));
   RETURN_IF_ERROR(CheckJobField({"max_prompt_logprobs", kPromptLogprobsRange}, job.max_prompt_logprobs()));
   RETURN_IF_ERROR(CheckTogether(settings, model));
@@ -450,6 +452,18 @@ absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<p
   if (absl::IsResourceExhausted(sized) && !split.lack.ok()) return split.lack;
   RETURN_IF_ERROR(sized);
   return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<JobPlan> PlanJob(const pb::ConfigureJob& job, const std::vector<pb::Hello>& hellos,
+                                const ModelDescription& model, const JobEpoch& epoch, const PartitionInput* costs) {
+  absl::StatusOr<JobPlan> plan = PlanAsAsked(job, hellos, model, epoch, costs);
+  const bool may_do_without = job.speculate() == NameOf(kSpeculations, Speculate::kAuto) && model.hyper.recurrent();
+  if (!absl::IsResourceExhausted(plan.status()) || !may_do_without) return plan;
+  pb::ConfigureJob without = job;
+  without.set_speculate(NameOf(kSpeculations, Speculate::kOff));
+  return PlanAsAsked(without, hellos, model, epoch, costs);
 }
 
 std::vector<StageCpus> PlanCpus(const std::vector<pb::Hello>& stages, int32_t threads, bool bind) {

@@ -38,7 +38,7 @@ absl::Status CheckWorld(const pb::ConfigureJob& job, int stages);
 //   micro_batches   the number of stages; one more while decode rows go round in that many groups
 //   guess_rows      of a sequence in flight at most, where the job speculates: as many as micro-batches, but no more
 //                   than kMostGuessRows, or kMostStateRows where each needs a slot for recurrent states; 1 with one
-//                   stage
+//                   stage, or where `speculate` is auto and there is no memory for these slots
 //   isa, bf16_dot   of each stage the best that its host has, with the BF16 dot where all have it (handshake.h)
 // The pools have the same number of blocks everywhere: the minimum over the stages. Those of groups with a window have
 // no more than all sequences can use (stage_memory.h).

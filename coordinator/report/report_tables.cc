@@ -353,6 +353,7 @@ ReportTable PredictionTable(const CellPointers& cells) {
     add("\xE2\x80\x93 too few requests", PercentText(prediction.bubble_few), PercentText(causes->few), "");
     add("\xE2\x80\x93 uneven stages", PercentText(prediction.bubble_imbalance), PercentText(causes->uneven), "");
     add("\xE2\x80\x93 links and coordinator", PercentText(prediction.bubble_hop), PercentText(causes->links), "");
+    if (causes->voids > 0) add("\xE2\x80\x93 wrong guesses", "", PercentText(causes->voids), "");
   }
   return table;
 }

@@ -27,7 +27,7 @@ double FloorOf(const SweepCell& cell) { return cell.Of(&SweepResult::bubble_floo
 std::vector<double> BubbleParts(const SweepCell& cell) {
   const std::optional<BubbleShares> causes = CausesOf(cell);
   if (!causes.has_value()) return {0, 0, BubbleOf(cell).median};
-  return {100 * causes->few, 100 * causes->uneven, 100 * causes->links};
+  return {100 * causes->few, 100 * causes->uneven, 100 * causes->links, 100 * causes->voids};
 }
 
 // A small bubble from many small passes is no gain, so the rows of a pass are shown with it.
@@ -45,6 +45,8 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
   chart.parts = {{"too few requests", PartFill::kLines},
                  {"uneven stages", PartFill::kDots},
                  {"links and coordinator", PartFill::kSolid}};
+  const bool guesses = std::any_of(shown.begin(), shown.end(), [](const SweepCell* cell) { return cell->guesses(); });
+  if (guesses) chart.parts.push_back({"wrong guesses", PartFill::kCrosses});
   chart.marks = {{.label = "floor", .tick = true}};
   const SweepCell *nearest = nullptr, *farthest = nullptr;
   const auto above = [](const SweepCell& cell) { return BubbleOf(cell).median - FloorOf(cell); };
@@ -53,6 +55,7 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
     row.heading = labels.Of(*cell);
     row.hollow = cell->simulated;
     row.parts = BubbleParts(*cell);
+    row.parts.resize(chart.parts.size());
     row.low = BubbleOf(*cell).low, row.high = BubbleOf(*cell).high;
     row.marks = {FloorOf(*cell)};
     const std::string bubble = PercentText(BubbleOf(*cell).median / 100);
@@ -74,11 +77,13 @@ void AddBubble(const CellPointers& cells, std::vector<ReportFigure>* figures) {
           : absl::StrCat("The bubble lies ", absl::StrFormat("%.1f", above(*nearest)),
                          " points above its floor at best (", labels.Of(*nearest), ") and ",
                          absl::StrFormat("%.1f", above(*farthest)), " at worst (", labels.Of(*farthest), ").");
-  absl::StrAppend(&sentence,
-                  " The floor is the bubble of the same work in an ideal pipeline: too few requests, or uneven stages. "
-                  "What lies above it is due to links and the coordinator. A pass reads all weights of a stage once, "
-                  "for as many rows as a micro-batch has.",
-                  LeftOutSentence(left_out));
+  absl::StrAppend(
+      &sentence,
+      " The floor is the bubble of the same work in an ideal pipeline: too few requests, or uneven stages. "
+      "What lies above it is due to links",
+      guesses ? ", wrong guesses" : "",
+      " and the coordinator. A pass reads all weights of a stage once, for as many rows as a micro-batch has.",
+      LeftOutSentence(left_out));
   figures->push_back(MakeRowFigure("bubble", sentence, std::move(chart), shown));
 }
 

@@ -183,7 +183,7 @@ std::string ReasonOf(const SweepCell& best, const SweepCell& base, double share_
   const double base_s = ComputeSecondsPerToken(base);
   const double longer = base.stages == 1 && base_s > 0 ? ComputeSecondsPerToken(best) / base_s : 1;
   const double computing = longer > 1 ? 1 - 1 / longer : 0;
-  const double most = std::max({causes->few, causes->uneven, causes->links, computing});
+  const double most = std::max({causes->few, causes->uneven, causes->links, causes->voids, computing});
   if (most < kSmallBubble) return "";
   if (computing == most) return SlowComputeText(best, base, longer);
   const std::string stages = FieldText(best, SweepField::kStages);
@@ -198,6 +198,9 @@ std::string ReasonOf(const SweepCell& best, const SweepCell& base, double share_
     return absl::StrCat("the stages are uneven: stage ", busiest,
                         stage.host.empty() ? "" : absl::StrCat(" on ", stage.host),
                         " has the most to compute, which costs the others ", PercentText(most), " of all stages' time");
+  }
+  if (causes->voids == most) {
+    return absl::StrCat("guesses that proved wrong took ", PercentText(most), " of the stages' time");
   }
   return absl::StrCat("links and the coordinator keep the stages waiting ", PercentText(most),
                       " of their time beyond what the work itself does");
@@ -477,7 +480,9 @@ std::optional<BubbleShares> CausesOf(const SweepCell& cell) {
   BubbleShares causes;
   causes.uneven = std::clamp(1 - sum / (most * static_cast<double>(run.stages.size())), 0.0, floor);
   causes.few = floor - causes.uneven;
-  causes.links = bubble - floor;
+  const double all_s = run.result.busy_s * static_cast<double>(run.stages.size());
+  if (all_s > 0) causes.voids = std::clamp(run.result.void_s / all_s, 0.0, bubble - floor);
+  causes.links = bubble - floor - causes.voids;
   return causes;
 }
 

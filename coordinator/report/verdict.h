@@ -14,12 +14,13 @@
 
 namespace stagecoach {
 
-// Why stages did not compute, as shares of their time. All three are measured (or simulated, where the cell is): from
-// the stages' times, and from the bubble's floor (coordinator/engine/bubble_meter.h).
+// Why stages did not compute, or in vain, as shares of their time. All are measured (or simulated, where the cell is):
+// from the stages' times, and from the bubble's floor (coordinator/engine/bubble_meter.h).
 struct BubbleShares {
   double few = 0;     // too few requests at once, filling and draining: below the floor, not due to uneven stages
   double uneven = 0;  // one stage has more to compute than the average one; part of the floor
-  double links = 0;   // links and the coordinator: above the floor
+  double links = 0;   // links and the coordinator: above the floor, and not void
+  double voids = 0;   // they computed guesses that proved wrong, and what stood behind those; above the floor
 };
 // Of the median run; absent where its stages' times are not known.
 std::optional<BubbleShares> CausesOf(const SweepCell& cell);

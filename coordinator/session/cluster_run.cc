@@ -158,6 +158,7 @@ void ClusterRun::RecordReady() {
                             stage.last_layer() - 1, ", ", InstructionSetName(stage.isa()), ", ", stage.threads(),
                             stage.threads() == 1 ? " thread" : " threads", " on CPUs ", CpuList(stage)));
   }
+  if (ready.has_draft()) LogVerbose(absl::StrCat("the draft on ", ready.draft().host()));
 }
 
 void ClusterRun::Count(const SessionEvent& event) {

@@ -111,6 +111,7 @@ class LaunchedSession : public Session {
   bool end_seen_ = false;               // the launcher has ended, and its engine was given a last chance to be heard
   int launches_ = 0;                    // of ranks
   int draft_losses_ = 0;
+  bool draft_failed_ = false;  // the present job ends because its draft cannot run
   int relaunches_ = 0;
   RelaunchPolicy policy_;
   uint64_t progress_seen_ = 0;
@@ -315,15 +316,13 @@ std::optional<int> LaunchedSession::CauseOf(int rank) const {
 
 // A draft that cannot be loaded is not tried again.
 bool LaunchedSession::GoesOnWithout(const pb::JobFailed& failed) {
-  if (!failed.has_stage() || !IsDraft(failed.stage())) return false;
-  LeaveDraftOut(failed.message());
-  return true;
+  if (finishing() || !failed.has_stage() || !IsDraft(failed.stage())) return false;
+  return draft_failed_ = true;
 }
 
 void LaunchedSession::LeaveDraftOut(const std::string& why) {
   LogError(absl::StrCat(wording_ == nullptr ? why : wording_(why), "; the job goes on without the draft"));
   job().clear_draft_model_path();
-  job().clear_draft_fingerprints();
 }
 
 absl::Status LaunchedSession::Lose(const RankDeath& death) {
@@ -337,10 +336,14 @@ absl::Status LaunchedSession::Lose(const std::string& what, bool accusing, std::
   if (std::exchange(progress_seen_, journal().progress()) != journal().progress()) policy_.Produced(now_us);
   if (!stage.has_value()) stage = lost_stage();
   RecordLoss(stage, what);
-  const bool draft = IsDraft(stage) && !job().draft_model_path().empty();
-  CloseJob(accusing && !IsDraft(stage) ? what : "");  // a draft computes no answer
-  if (draft && ++draft_losses_ == kMostDraftLosses) {
-    LeaveDraftOut(absl::StrCat("the draft on ", placement_.draft()->host, " was lost ", draft_losses_, " times"));
+  const bool failed = std::exchange(draft_failed_, false), draft = failed || IsDraft(stage);
+  CloseJob(accusing && !draft ? what : "");  // a draft computes no answer
+  if (draft && (failed || ++draft_losses_ == kMostDraftLosses)) {
+    const std::string times =
+        absl::StrCat("; the draft on ", placement_.draft()->host, " was lost ", draft_losses_, " times");
+    LeaveDraftOut(absl::StrCat(what, failed ? "" : times));
+    next_launch_us_ = now_us;  // as no loss: without its draft the job is another one
+    return absl::OkStatus();
   }
   // A job that never was ready has nothing to lose, and what keeps it from coming up rarely goes away.
   const absl::Duration patience = was_ready() ? relaunch_timeout_ : absl::ZeroDuration();

@@ -34,6 +34,12 @@ void AddGuessers(const Guessers& earlier, Guessers* guessers) {
 
 }  // namespace
 
+const pb::GuesserStatistics& DraftGuesses(const pb::JobStatistics& job) {
+  const auto draft = std::find_if(job.guessers().begin(), job.guessers().end(),
+                                  [](const pb::GuesserStatistics& one) { return one.name() == "draft"; });
+  return draft == job.guessers().end() ? pb::GuesserStatistics::default_instance() : *draft;
+}
+
 std::string CpuList(const pb::StageSummary& stage) {
   if (stage.cpus().empty()) return "any";
   std::vector<int32_t> cpus(stage.cpus().begin(), stage.cpus().end());
@@ -122,6 +128,7 @@ void AddStatistics(const pb::JobStatistics& later, pb::JobStatistics* sum) {
     const pb::StageSummary& before = earlier.stages(i);
     pb::StageSummary* stage = sum->mutable_stages(i);
     stage->set_compute_s(before.compute_s() + stage->compute_s());
+    stage->set_void_s(before.void_s() + stage->void_s());
     stage->set_send_s(before.send_s() + stage->send_s());
     stage->set_wait_s(before.wait_s() + stage->wait_s());
     stage->set_bytes_sent(before.bytes_sent() + stage->bytes_sent());

@@ -55,6 +55,9 @@ struct IdealTime {
 };
 IdealTime IdealOf(const pb::JobStatistics& statistics, int stages);
 
+// Of the draft's guesses; empty where the job's guessers have none.
+const pb::GuesserStatistics& DraftGuesses(const pb::JobStatistics& job);
+
 // The CPUs a stage's threads are bound to, such as "0-3,8"; "any" when they are not bound.
 std::string CpuList(const pb::StageSummary& stage);
 

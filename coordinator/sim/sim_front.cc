@@ -24,6 +24,11 @@ absl::StatusOr<std::optional<FrontCommand>> SimFront::Next() {
     again_.pop_front();
     return std::optional<FrontCommand>(CommandFor(number));
   }
+  if (!cancels_.empty()) {  // behind the above: the next job knows what it is to cancel
+    const CancelCommand cancel = {cancels_.front()};
+    cancels_.pop_front();
+    return std::optional<FrontCommand>(cancel);
+  }
   const std::optional<double> due_s = feed_.NextAt();
   if (!due_s.has_value() || NextNs() > clock_->now_ns()) return std::optional<FrontCommand>();
   const int64_t begin_ns = NextNs() - hand_over_ns_;
@@ -36,6 +41,7 @@ absl::StatusOr<std::optional<FrontCommand>> SimFront::Next() {
   meter_.Arrived(static_cast<RequestId>(*number + 1), request.arrived_ns / 1000,
                  feed_.requests()[*number].prompt_tokens);
   ++unfinished_;
+  if (feed_.requests()[*number].cancel_after == 0) cancels_.push_back(static_cast<RequestId>(*number + 1));
   return std::optional<FrontCommand>(CommandFor(*number));
 }
 
@@ -71,6 +77,8 @@ void SimFront::Take(const RequestDelta& delta, int64_t now_ns) {
   if (tokens == 0) return;
   if (request.tokens == 0) request.first_ns = now_ns;
   request.last_ns = now_ns;
+  const int64_t cancel_after = feed_.requests()[static_cast<size_t>(delta.request) - 1].cancel_after;
+  if (request.tokens < cancel_after && request.tokens + tokens >= cancel_after) cancels_.push_back(delta.request);
   request.tokens += tokens;
   produced_ += tokens;
   meter_.Tokens(delta.request, now_ns / 1000, tokens);
@@ -81,7 +89,7 @@ void SimFront::Finish(const RequestEnd& end) {
   CHECK(!request.ended);
   request.ended = true;
   request.error = end.error;
-  if (end.reason.has_value()) {
+  if (end.reason.has_value() && end.reason != FinishReason::kCancelled) {
     meter_.Ended(end.request);
   } else {
     meter_.Failed(end.request);
@@ -105,7 +113,7 @@ void SimFront::Resubmit() {
 }
 
 int64_t SimFront::NextNs() const {
-  if (!again_.empty()) return 0;
+  if (!again_.empty() || !cancels_.empty()) return 0;
   const std::optional<double> next_s = feed_.NextAt();
   return next_s.has_value() ? std::max(NsOf(*next_s), free_ns_) + hand_over_ns_ : kNeverNs;
 }

@@ -25,8 +25,8 @@ struct SimulatedRequest {
   int64_t first_ns = -1;    // its first token
   int64_t last_ns = -1;
   int64_t tokens = 0;  // produced
-  bool ended = false;
-  std::string error;  // why it was rejected
+  bool ended = false;  // or cancelled, or rejected
+  std::string error;   // why it was rejected
 };
 
 // Not thread-safe.
@@ -69,6 +69,7 @@ class SimFront : public Front {
   int64_t free_ns_ = 0;  // from when on the next request can be handed over
   std::function<void(int64_t)> to_next_event_;
   std::deque<size_t> again_;
+  std::deque<RequestId> cancels_;           // to be sent; of those that have ended meanwhile, too
   std::vector<SimulatedRequest> requests_;  // by number; a request's id is its number + 1
   int64_t produced_ = 0;
   int64_t unfinished_ = 0;

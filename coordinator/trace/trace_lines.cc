@@ -170,7 +170,8 @@ const char* TraceStepName(const TraceStep& step) {
     return step.void_rows() == step.guessed_rows() ? "guess (void)" : "guess";
   }
   if (step.decode_rows == 0) return "prefill";
-  return step.prefill_rows == 0 ? "decode" : "mixed";
+  if (step.prefill_rows > 0) return "mixed";
+  return step.guessed_rows() > 0 ? "decode, guess" : "decode";
 }
 
 std::string TraceJobLine(const TraceJob& job) {

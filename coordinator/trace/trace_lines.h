@@ -25,8 +25,9 @@ constexpr int TraceProcess(int rank) { return rank + 1; }
 // Lane 0 .. 3 of a process. Perfetto names threads by their number alone, so no two processes share one.
 constexpr int TraceThread(int process, int lane) { return process * 4 + lane; }
 
-// "prefill", "decode", "mixed", or of guessed rows alone "guess" and, where none of them held, "guess (void)": the name
-// of all that is drawn of it. Viewers sum up what has one name, so its numbers are arguments.
+// "prefill", "decode", "mixed"; with guessed rows "decode, guess", and of guessed rows alone "guess" or, where none of
+// them held, "guess (void)": the name of all that is drawn of it. Viewers sum up what has one name, so its numbers are
+// arguments.
 const char* TraceStepName(const TraceStep& step);
 
 // Without its steps.

@@ -100,7 +100,7 @@ absl::Status VerifyVerb::Prepare(const RunContext& context) {
   RETURN_IF_ERROR(MakeRequests());
   context_given_ = cluster_options_.context > 0;
   if (!context_given_) cluster_options_.context = LongestRequest();
-  ASSIGN_OR_RETURN(launch_, MakeLaunchOptions(cluster_options_, model_->hyper, context));
+  ASSIGN_OR_RETURN(launch_, MakeLaunchOptions(cluster_options_, *model_, context));
   report_.model = cluster_options_.model;
   report_.layers = model_->hyper.layer_count();
   report_.tokenizer = tokenizer_.get();

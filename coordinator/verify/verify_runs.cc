@@ -151,7 +151,7 @@ std::vector<VerifyRun> RunsBeside(const std::vector<int64_t>& planned, const pb:
   }
   runs.push_back({.name = "restarted"});
   runs.back().restarted = true;
-  if (Speculates(job)) {
+  if (Speculates(job) && planned.size() > 1) {  // one stage guesses nothing
     runs.push_back({.name = "without guesses"});
     runs.back().guesses = VerifyRun::Guesses::kNone;
   }

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Draws parts of a trace (--trace FILE of the coordinator) as SVG: a panel a part, a row a stage, a box a micro-batch, which keeps its
-colour from stage to stage. Usage: pipeline_picture.py TRACE FROM:TO,TITLE... >picture.svg, in milliseconds from the first step."""
+colour from stage to stage. Steps of guessed rows alone have one colour, and are hatched where none of the guesses held. Usage: pipeline_picture.py TRACE FROM:TO,TITLE... >picture.svg, in milliseconds from the first step."""
 import html
 import json
 import sys
 
 WIDTH, LEFT, RIGHT, ROW, GAP, HEAD, FOOT = 860, 62, 10, 24, 4, 30, 26
 COLOURS = ["#0b559f", "#c24b00", "#00785a", "#8a3a9e", "#a07600", "#3d97cf", "#c2185b", "#3a3a3a"]
+GUESS = {"guess": "#5d7a1a", "guess (void)": "url(#void)"}
+HATCH = ('<defs><pattern id="void" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+         '<rect width="6" height="6" fill="#5d7a1a"/><rect width="2" height="6" fill="#a9c05f"/></pattern></defs>')
 
 
 def steps(path):
@@ -37,7 +40,7 @@ def panel(stages, begin, end, title, top):
                 continue
             x, width = LEFT + (left - begin) * scale, (right - left) * scale
             parts.append(f'<rect x="{x:.1f}" y="{y}" width="{max(width - 0.6, 0.6):.1f}" height="{ROW - GAP}" '
-                         f'fill="{COLOURS[number % len(COLOURS)]}"><title>{name} {rows}, {length:.0f} ms</title></rect>')
+                         f'fill="{GUESS.get(name, COLOURS[number % len(COLOURS)])}"><title>{name} {rows}, {length:.0f} ms</title></rect>')
             if width > 22:
                 parts.append(f'<text x="{x + width / 2:.1f}" y="{y + 14}" text-anchor="middle" fill="#fff">{rows}</text>')
         y += ROW
@@ -56,7 +59,7 @@ def main():
         body += elements
     print(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" height="{top}" '
           'font-family="sans-serif" font-size="11" fill="#222">')
-    print(f'<rect width="{WIDTH}" height="{top}" fill="#fff"/>')
+    print(HATCH + f'<rect width="{WIDTH}" height="{top}" fill="#fff"/>')
     print("\n".join(body) + "\n</svg>")
 
 

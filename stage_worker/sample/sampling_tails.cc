@@ -28,7 +28,7 @@ bool SamplingTail::Append(TokenId token) {
   masked_ = false;
   if (most_cut_ > 0) {
     before_.push_back(*matcher_);
-    if (before_.size() > static_cast<size_t>(most_cut_)) before_.pop_front();
+    if (before_.size() > static_cast<size_t>(most_cut_)) before_.erase(before_.begin());
   }
   return matcher_->Append(token);
 }
@@ -50,8 +50,9 @@ void SamplingTail::CutTo(int64_t size) {
   history_.CutTo(size);
   if (!matcher_.has_value()) return;
   CHECK_LE(taken, before_.size());
-  matcher_ = before_[before_.size() - taken];
-  before_.resize(before_.size() - taken, *matcher_);
+  const auto first = before_.end() - static_cast<std::ptrdiff_t>(taken);
+  matcher_ = std::move(*first);
+  before_.erase(first, before_.end());
   masked_ = false;
 }
 

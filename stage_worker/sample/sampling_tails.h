@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -76,7 +75,7 @@ class SamplingTail {
   GrammarId grammar_;
   int64_t opened_;
   int32_t most_cut_;
-  std::deque<GrammarMatcher> before_;  // each of the last most_cut_ tokens
+  std::vector<GrammarMatcher> before_;  // each of the last most_cut_ tokens
   AllowedTokens allowed_;
   bool masked_ = false;  // allowed_ is of the next token
 };

@@ -107,7 +107,7 @@ class Weights:
     def __init__(self, seed=1):
         self.random, self.banks = random.Random(seed), {}
 
-    def of(self, sizes):
+    def of(self, name, sizes):
         if len(sizes) == 1:
             return struct.pack("<f", 1) * sizes[0]
         count, wanted = 1 << 18, tensor_bytes(sizes)
@@ -125,8 +125,9 @@ def padded(count):
     return -count % ALIGNMENT
 
 
-def write(path, shape, context, tokenizer):
-    values, all_tensors = metadata(SHAPES[shape], context, tokenizer), list(tensors(SHAPES[shape]))
+def write(path, shape, context, tokenizer, weights=None):
+    """shape: numbers in the order of SHAPES. weights: whose of(name, sizes) gives a tensor's bytes."""
+    values, all_tensors, weights = metadata(shape, context, tokenizer), list(tensors(shape)), weights or Weights()
     with open(path + ".part", "wb") as out:
         out.write(struct.pack("<4sIQQ", b"GGUF", 3, len(all_tensors), len(values)))
         for name, (kind, data) in values.items():
@@ -137,9 +138,8 @@ def write(path, shape, context, tokenizer):
             out.write(text(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, kind, offset))
             offset += tensor_bytes(sizes) + padded(tensor_bytes(sizes))
         out.write(bytes(padded(out.tell())))
-        weights = Weights()
-        for _, sizes in all_tensors:
-            out.write(weights.of(sizes))
+        for name, sizes in all_tensors:
+            out.write(weights.of(name, sizes))
             out.write(bytes(padded(tensor_bytes(sizes))))
     os.rename(path + ".part", path)
 
@@ -152,7 +152,7 @@ def main():
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--tokenizer", default=os.path.join(here, "..", "..", "deploy", "models", "demo-q8_0.gguf"))
     options = parser.parse_args()
-    write(options.out, options.shape, options.context, options.tokenizer)
+    write(options.out, SHAPES[options.shape], options.context, options.tokenizer)
 
 
 if __name__ == "__main__":

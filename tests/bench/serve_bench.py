@@ -145,7 +145,7 @@ def cache(part, options):
     with tempfile.TemporaryDirectory() as work:
         model = options.model or os.path.join(work, "tiny.gguf")
         if not options.model:
-            random_gguf.write(model, "tiny", 8192, options.demo)
+            random_gguf.write(model, random_gguf.SHAPES["tiny"], 8192, options.demo)
         with serve(options.programs, model, "-c", "8192", "--max-num-seqs", "2") as server:
             Stream(server, conversation(server, tokens), new).read()  # warm
             for _ in range(options.turns + 2):

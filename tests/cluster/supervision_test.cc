@@ -121,8 +121,9 @@ struct WatchedRun {
   int killed = -1;
   int tokens_before = 3;
   int rows = 1;  // of each sequence in flight, all but one of them guesses
-  // With guesses: what each request predicts of its answer, with another token in the fourth place and the eighth.
-  // (More of them would make each guess wrong where one token is repeated.)
+  // Who guesses: a model for the draft, or else what each request predicts of its answer, with another token in the
+  // fourth place and the eighth. (More of them would make each guess wrong where one token is repeated.)
+  std::string draft;
   std::vector<std::string> answers;
 };
 
@@ -149,14 +150,16 @@ std::vector<std::string> AnswersUnderGrammars(const std::string& model, const Wa
   JobSettings settings;
   settings.threads = 1;
   settings.stage_delay_us = 5000;
+  settings.speculate = Speculate::kOff;
   if (run.rows > 1) {
-    settings.speculate = Speculate::kSuffix;
+    settings.speculate = run.draft.empty() ? Speculate::kSuffix : Speculate::kDraft;
     settings.guess_rows = run.rows;
     settings.micro_batches = std::max(run.rows, run.stages);
     settings.decode_groups = 1;  // others would take the places of guesses
   }
   settings.step_log = dir.File("steps.jsonl");
   SetJobSettings(settings, &options.job);
+  options.job.set_draft_model_path(run.draft);
   options.stages = run.stages;
   options.coordinator_path = CoordinatorProgram();
   options.stage_worker_path = StageWorkerProgram();
@@ -170,7 +173,7 @@ std::vector<std::string> AnswersUnderGrammars(const std::string& model, const Wa
     requests[i].stop_tokens = {319};
     requests[i].sampling.logprobs = 1;
     requests[i].sampling.temperature = i == 1 ? 1.f : 0.f;
-    if (run.rows > 1) requests[i].prediction = PredictionOfAnswer(run.answers[i]);
+    if (!run.answers.empty()) requests[i].prediction = PredictionOfAnswer(run.answers[i]);
   }
   const std::unique_ptr<Session> session = Session::Launch(options).value();
   EXPECT_TRUE(session->SubmitAll(1, requests).ok());
@@ -210,7 +213,7 @@ TEST(SupervisionUnderGrammars, AfterAKillTokensAndLogProbabilitiesAreTheSameToTh
 }
 
 // The campaign guesses_and_kills: of dense, windowed, latent and recurrent layers each stage of two to four, early and
-// late, with few and with many guesses in flight.
+// late, with few and with many guesses in flight, and with a draft that has one layer less.
 class SupervisionInMidGuess : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SupervisionInMidGuess, DISABLED_AnyKilledStageLeavesTokensAndLogProbabilitiesAsTheyAre) {
@@ -218,15 +221,22 @@ TEST_P(SupervisionInMidGuess, DISABLED_AnyKilledStageLeavesTokensAndLogProbabili
   TinyArchitectureOptions options = TinyArchitecture(GetParam());
   options.layers = std::max<int64_t>(options.layers, 4);
   const std::string model = WriteTinyArchitecture(dir.File("tiny.gguf"), options);
+  --options.layers;
+  const std::string draft = WriteTinyArchitecture(dir.File("draft.gguf"), options);
   const std::vector<std::string> expected = AnswersUnderGrammars(model, {});
   for (int stages = 2; stages <= 4; ++stages) {
     for (int killed = 0; killed < stages; ++killed) {
+      WatchedRun run = {.stages = stages, .killed = killed, .tokens_before = 2 * (killed + 1)};
+      run.answers = expected;
       for (const int rows : {2, 4}) {
-        const WatchedRun run = {
-            .stages = stages, .killed = killed, .tokens_before = 2 * (killed + 1), .rows = rows, .answers = expected};
+        run.rows = rows;
         ASSERT_EQ(AnswersUnderGrammars(model, run), expected)
             << stages << " stages, number " << killed << " killed, " << rows << " rows";
       }
+      run.answers.clear();
+      run.draft = draft;
+      ASSERT_EQ(AnswersUnderGrammars(model, run), expected)
+          << stages << " stages, number " << killed << " killed, with a draft";
     }
   }
 }
@@ -245,6 +255,31 @@ TEST_F(SupervisionTest, ADraftThatIsKilledTwiceIsDoneWithoutAndTheTextGoesOnIden
   }
   EXPECT_EQ(AwaitDescendants(front->pid(), "stage_worker", 2, 30).size(), 2u);
   ExpectTheText(front.get(), "was lost 2 times; the job goes on without the draft");
+}
+
+// Its failure is no loss that counts: the first of these would end the run.
+TEST(SupervisionOfADraft, OneThatItsHostCannotReadIsDoneWithoutHoweverFewLossesMayBe) {
+  const TempDir dir;
+  LaunchOptions options;
+  options.job.set_model_path(WriteTinyModel(dir.File("tiny.gguf"), {}));
+  options.job.set_draft_model_path(options.job.model_path());
+  JobSettings settings;
+  settings.threads = 1;
+  settings.speculate = Speculate::kDraft;
+  SetJobSettings(settings, &options.job);
+  options.hostfile = dir.File("hosts");
+  WriteFileOrDie(options.hostfile, "localhost slots=2\nlocalhost draft model=/none/draft.gguf\n");
+  options.max_losses = 1;
+  options.coordinator_path = CoordinatorProgram();
+  options.stage_worker_path = StageWorkerProgram();
+  const std::unique_ptr<Session> session = Session::Launch(options).value();
+  while (session->ready() == nullptr) {
+    const auto event = session->Next(absl::Seconds(1));
+    ASSERT_TRUE(event.ok()) << event.status();
+  }
+  EXPECT_EQ(session->relaunches(), 1);
+  EXPECT_EQ(session->ready()->speculation(), "nothing is guessed: there is no draft");
+  EXPECT_TRUE(session->Finish().ok());
 }
 
 TEST_F(SupervisionTest, ADraftThatCannotBeReadIsDoneWithout) {

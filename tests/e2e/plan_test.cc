@@ -59,6 +59,26 @@ TEST(Plan, AModelFileAndItsIndependentJobsAreNamed) {
                                 " --host a --max-num-seqs 4 -i requests-0.jsonl -o answers-0.jsonl"));
 }
 
+TEST(Plan, ShowsTheDraftItsHostAndTheTimeOfAGuess) {
+  const Words with_draft = {"--pp", "2", "--draft-model", "dummy://qwen3-0.6b/q8_0"};
+  const std::string text = PlanFor(kTwoHosts, with_draft);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("\ndraft     qwen3 0.6B Q8_0 on a, 8 threads: weights "), HasSubstr(" ms a guess\n"),
+                    HasSubstr("\nThe draft shares a with stage 0, which then has fewer cores than these figures")));
+  const auto rows = [&](const Words& draft) {
+    const Json json = ReadJson(PlanFor(kTwoHosts, Joined({"--pp", "2", "--acceptance", "1", "--json"}, draft)));
+    EXPECT_EQ(json.contains("draft"), !draft.empty());
+    if (!draft.empty()) {
+      EXPECT_EQ(json["draft"]["host"], "a");
+      EXPECT_GT(json["draft"]["guess_s"].get<double>(), 0.005);
+    }
+    return json["predictions"]["speculation"]["rows"].get<int>();
+  };
+  EXPECT_EQ(rows({}), 2);
+  EXPECT_EQ(rows({"--draft-model", "dummy://qwen3-0.6b/q8_0"}), 2);
+  EXPECT_EQ(rows({"--draft-model", "dummy://qwen3-14b/q8_0"}), 1) << "slower than the model, it gains nothing";
+}
+
 TEST(Plan, CountsTheStatesOfAJobsOwnSequences) {
   const std::string result = PlanFor(kTwoHosts, {"--max-num-seqs", "32", "-c", "4096"}, "qwen3.5-4b");
   EXPECT_THAT(result, HasSubstr("in 2 independent jobs"));

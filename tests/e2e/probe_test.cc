@@ -92,6 +92,16 @@ TEST(Doctor, FindsThatAJobWouldRunHere) {
                     HasSubstr("latency"), HasSubstr("the weights fit"), HasSubstr("a job would run here")));
 }
 
+TEST(Doctor, LooksAtTheDraftToo) {
+  const std::string found = CoordinatorOut(WordsOf("doctor -m MODEL --pp 1 -t 1 --draft-model MODEL"));
+  EXPECT_THAT(found, AllOf(HasSubstr("layers, tokens as the model's\n"), HasSubstr(": 1 stage and the draft, "),
+                           ContainsRegex("ok       the draft on [^:]*: sees the same file\n"),
+                           HasSubstr("every stage sees the same file"), HasSubstr("the draft's weights fit on ")));
+  EXPECT_THAT(CoordinatorOut(WordsOf("doctor -m MODEL --pp 1 -t 1 --draft-model /nowhere/draft.gguf")),
+              AllOf(HasSubstr("warning  draft: "), HasSubstr("/nowhere/draft.gguf"),
+                    HasSubstr(" (a job goes on without the draft)"), HasSubstr("a job would run here")));
+}
+
 TEST(Doctor, PrintsItsFindingsAsJson) {
   const Json json = CoordinatorJson({"doctor", "--json"});
   EXPECT_TRUE(json.at("would_run").get<bool>());

@@ -31,11 +31,11 @@ class Quoting : public ::testing::Test {
 };
 
 TEST_F(Quoting, OverFourStagesHasMostTokensWithoutAStepOfTheirOwn) {
-  const Json plain = Quote({"--pp", "4"});
+  const Json plain = Quote({"--pp", "4", "--speculate", "off"});
   EXPECT_EQ(plain["text"], text_);
-  EXPECT_FALSE(plain["timings"].contains("guesses")) << "nobody asked for any";
+  EXPECT_FALSE(plain["timings"].contains("guesses")) << "there are to be none";
   const std::string steps = directory_.File("steps.jsonl");
-  const Json guessed = Quote({"--pp", "4", "--speculate", "suffix", "--stage-delay-us", "4000", "--step-log", steps});
+  const Json guessed = Quote({"--pp", "4", "--stage-delay-us", "4000", "--step-log", steps});
   for (const char* same : {"text", "tokens", "logprobs", "finish_reason"})
     EXPECT_EQ(guessed[same], plain[same]) << same;
   // Its first tokens teach how long a step takes. From the second word on the prompt says every next one.
@@ -46,6 +46,20 @@ TEST_F(Quoting, OverFourStagesHasMostTokensWithoutAStepOfTheirOwn) {
   // Every micro-batch comes out of a replay as it was.
   const Json replay = CoordinatorJson({"simulate", "--replay", steps, "--json"});
   EXPECT_EQ(replay["replayed"][0]["tokens"], kWords + 1) << replay;
+}
+
+// It ends within a word that was guessed, and more words are on their way.
+TEST_F(Quoting, EndsAtAStopStringWithinAGuessAsWithoutGuesses) {
+  const Words stop = {"--pp", "4", "--stop", "rd 150;"};
+  const Json plain = Quote(Joined(stop, {"--speculate", "off"}));
+  const Json guessed = Quote(Joined(stop, {"--stage-delay-us", "4000"}));
+  EXPECT_EQ(plain["text"], text_.substr(0, text_.find("rd 150;")));
+  for (const char* same : {"text", "tokens", "logprobs", "finish_reason"})
+    EXPECT_EQ(guessed[same], plain[same]) << same;
+  const Json& timings = guessed["timings"];
+  EXPECT_GE(timings["guesses_right"].get<int>(), 150 / 2) << timings;
+  EXPECT_GT(timings["guesses"].get<int>(), timings["guesses_right"].get<int>() + timings["guesses_void"].get<int>())
+      << "some were in flight at the end";
 }
 
 }  // namespace

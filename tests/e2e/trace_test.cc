@@ -48,7 +48,9 @@ class TraceTest : public ::testing::Test {
 };
 
 TEST_F(TraceTest, AJobOfTwoStagesIsDrawnAndAccountedFor) {
-  ASSERT_THAT(Coordinator(Traced({"-n", "30", "--stage-delay-us", "2000"})), EndsWithCode(0, IsEmpty()));
+  // Without guesses, of which there are more on one day than on another: a row for each token.
+  ASSERT_THAT(Coordinator(Traced({"-n", "30", "--stage-delay-us", "2000", "--speculate", "off"})),
+              EndsWithCode(0, IsEmpty()));
   const nlohmann::json events = nlohmann::json::parse(ReadFileOrDie(path_), nullptr, false);
   ExpectWellFormedTrace(events);
   std::string request;  // its life

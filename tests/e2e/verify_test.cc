@@ -22,9 +22,10 @@ ProgramResult Verify(const Words& more, const std::string& model = DemoModelPath
 TEST(Verify, AHealthyClusterIsIdenticalInAllRuns) {
   const ProgramResult result = Verify({"-p", "Who made the heaven?"});
   ASSERT_EQ(result.exit_code, 0) << result;
-  // As planned, one after the other, two chunks, restarted, with guesses, two splits, one stage.
-  EXPECT_THAT(result.out, HasSubstr("identical: 9 runs, 30 tokens and "));
-  EXPECT_THAT(result.out, ContainsRegex(" 6  with guesses         layers 4,4, chunk 512, [0-9]+ guesses, [1-9][0-9]* "
+  // As planned, one after the other, two chunks, restarted, without and with guesses, two splits, one stage.
+  EXPECT_THAT(result.out, HasSubstr("identical: 10 runs, 30 tokens and "));
+  EXPECT_THAT(result.out, ContainsRegex("\n 6  without guesses      layers 4,4, chunk 512: 30 tokens and .*\n"
+                                        " 7  with guesses         layers 4,4, chunk 512, [0-9]+ guesses, [1-9][0-9]* "
                                         "right: 30 tokens and "));
   EXPECT_THAT(result.out, HasSubstr("layers 5,3, chunk 512: 30 tokens"));
   EXPECT_THAT(result.out, HasSubstr("layers 1,7, chunk 512: 30 tokens"));
@@ -45,7 +46,7 @@ TEST(Verify, ChecksumsCompareEveryRowBehindEveryLayer) {
   ASSERT_EQ(result.exit_code, 0) << result;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["verdict"], "identical");
-  ASSERT_EQ(json["runs"].size(), 7u);
+  ASSERT_EQ(json["runs"].size(), 8u);
   int64_t rows = 0;
   for (const Json& request : json["requests"]) {
     rows += request["prompt_tokens"].get<int64_t>() + request["new_tokens"].get<int64_t>() - 1;
@@ -54,9 +55,9 @@ TEST(Verify, ChecksumsCompareEveryRowBehindEveryLayer) {
     EXPECT_EQ(run["verdict"], "identical") << run;
     EXPECT_EQ(run["hidden_states"], 8 * rows) << run;
   }
-  EXPECT_EQ(json["runs"][6]["stages"].size(), 1u);
+  EXPECT_EQ(json["runs"][7]["stages"].size(), 1u);
   // Both kinds were there; the hidden states of void rows are nobody's.
-  const Json& guesses = json["runs"][4];
+  const Json& guesses = json["runs"][5];
   EXPECT_GT(guesses["guesses_right"].get<int>(), 0) << guesses;
   EXPECT_LT(guesses["guesses_right"].get<int>(), guesses["guesses"].get<int>()) << guesses;
   EXPECT_TRUE(json["difference"].is_null());
@@ -64,7 +65,7 @@ TEST(Verify, ChecksumsCompareEveryRowBehindEveryLayer) {
 
 TEST(Verify, AModelWithoutAVocabularyIsAskedMadeUpTokens) {
   EXPECT_THAT(Verify({"--splits", "0", "--chunks", "7", "--layer-split", "2,1"}, "dummy://tiny/q8_0"),
-              Prints(HasSubstr("identical: 6 runs")));
+              Prints(HasSubstr("identical: 7 runs")));
   EXPECT_EQ(Verify({"-p", "text"}, "dummy://tiny/q8_0").exit_code, 3);
 }
 
@@ -73,9 +74,9 @@ TEST(Verify, WhereHiddenStatesAreRoundedOtherSplitsAreLeftOutAndTheRestIsIdentic
   const ProgramResult result = Verify({"--wire-dtype", "bf16", "--splits", "1", "--chunks", "7,7"});
   EXPECT_THAT(result, Prints(AllOf(HasSubstr("layers 4,4, chunk 7: 24 tokens"), HasSubstr(" 4  restarted "))));
   EXPECT_THAT(result.out,
-              HasSubstr(" 6  another split        layers 5,3: left out: hidden states are rounded between stages"));
-  EXPECT_THAT(result.out, HasSubstr(" 7  one stage            left out: hidden states are rounded between stages"));
-  EXPECT_THAT(result.out, HasSubstr("identical: 5 runs"));
+              HasSubstr(" 7  another split        layers 5,3: left out: hidden states are rounded between stages"));
+  EXPECT_THAT(result.out, HasSubstr(" 8  one stage            left out: hidden states are rounded between stages"));
+  EXPECT_THAT(result.out, HasSubstr("identical: 6 runs"));
   EXPECT_THAT(result.out, Not(HasSubstr("DIFFERENT")));
 }
 
@@ -89,7 +90,7 @@ TEST(Verify, ALongPromptGoesBeyondTheWindowWhereContextAndPoolHoldIt) {
   const Words more = {"--layer-split", absl::StrCat(options.layers - 1, ",1"), "--splits", "0", "--chunks", "64"};
   const ProgramResult result = Verify(more, model);
   EXPECT_THAT(result, Prints(HasSubstr("long prompt, greedy (964 tokens)")));
-  EXPECT_THAT(result.out, HasSubstr("identical: 6 runs, 30 tokens"));
+  EXPECT_THAT(result.out, HasSubstr("identical: 7 runs, 30 tokens"));
   EXPECT_THAT(Verify(Joined(more, {"-c", "400"}), model).out,
               HasSubstr("note: no prompt is longer than the window of 900 positions"));
 }
@@ -111,9 +112,9 @@ TEST(Verify, OneFlippedBitOfAWeightOnOneHostIsFoundAndItsLayerAndStageAreNamed) 
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["verdict"], "different");
   // The layer is on the sound host with layers 5,3 and with one stage.
-  EXPECT_EQ(json["agreeing"], Json::parse("[[1, 2, 3, 4, 5, 7], [6, 8]]"));
+  EXPECT_EQ(json["agreeing"], Json::parse("[[1, 2, 3, 4, 5, 6, 8], [7, 9]]"));
   const Json& difference = json["difference"];
-  EXPECT_EQ(difference["runs"], Json::parse("[1, 6]"));
+  EXPECT_EQ(difference["runs"], Json::parse("[1, 7]"));
   EXPECT_EQ(difference["looked_again"], true);
   EXPECT_EQ(difference["hidden"]["layer"], 4);
   EXPECT_LT(difference["hidden"]["position"], 4);  // where first a state is not 0 where the bit is
@@ -143,7 +144,7 @@ TEST(Verify, StepLogsOfItsJobsFollowEachOther) {
   EXPECT_EQ(result.exit_code, 0) << result;
   int jobs = 0;
   for (const std::string& line : Lines(ReadFileOrDie(log))) jobs += absl::StrContains(line, "\"job\":") ? 1 : 0;
-  EXPECT_EQ(jobs, 5) << "as planned, chunks, restarted, with guesses, one stage";
+  EXPECT_EQ(jobs, 6) << "as planned, chunks, restarted, without and with guesses, one stage";
 }
 
 // What was found before somebody stopped it is said.

@@ -20,7 +20,7 @@ class VerifyTest : public HostsTest {
 
 TEST_F(VerifyTest, SoundHostsAreIdenticalAndADamagedCopyIsFoundOnItsHost) {
   const Words short_one = {"--chunks", "7", "--splits", "1", "--layer-split", "3,3,2"};
-  EXPECT_THAT(StartVerify(kThreeHosts, short_one)->Wait(120), Prints(HasSubstr("identical: 7 runs, ")));
+  EXPECT_THAT(StartVerify(kThreeHosts, short_one)->Wait(120), Prints(HasSubstr("identical: 8 runs, ")));
 
   WriteDamagedCopy(DemoModelPath(), "blk.4.ffn_down.weight", hosts().Outside("/mnt/damaged.gguf"));
   const ProgramResult result = StartVerify("host1 slots=1\nhost2 slots=1 model=/mnt/damaged.gguf\nhost3 slots=1\n",
@@ -43,20 +43,20 @@ TEST_F(VerifyTest, WhatAHostThatGoesLeavesIsNotCalledIdenticalToWhatItWasAskedFo
   auto front =
       StartVerify(kThreeHosts, {"--chunks", "7", "--splits", "1", "--stage-delay-us", "20000", "--host-timeout", "3",
                                 "--layer-split", "3,3,2", "--step-log", "/mnt/steps.jsonl"});
-  ASSERT_TRUE(front->WaitForOutput(" 5  with guesses ", 90)) << front->err();
+  ASSERT_TRUE(front->WaitForOutput(" 6  with guesses ", 90)) << front->err();
   const auto begun = [&log] {
     const Words jobs = absl::StrSplit(ReadFileOrDie(log), "\"job\":");
-    return jobs.size() == 6 && Lines(jobs.back()).size() > 5;
+    return jobs.size() == 7 && Lines(jobs.back()).size() > 5;
   };
   ASSERT_TRUE(ComesTrue(begun, absl::Seconds(60)));
   hosts().Kill(3);
   const ProgramResult result = front->Wait(120);
   hosts().Revive(3);
   EXPECT_THAT(result.out,
-              HasSubstr(" 6  another split        layers 3,4,1: left out: its stages were lost, and it went on "
+              HasSubstr(" 7  another split        layers 3,4,1: left out: its stages were lost, and it went on "
                         "with layers "))
       << result;
-  EXPECT_THAT(result.out, HasSubstr("\nidentical: 6 runs, "))
+  EXPECT_THAT(result.out, HasSubstr("\nidentical: 7 runs, "))
       << result;  // one stage has its host, the split is left out
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.out, Not(HasSubstr("DIFFERENT"))) << result;

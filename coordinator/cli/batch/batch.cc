@@ -63,8 +63,7 @@ class BatchVerb : public Verb {
     verbosity_.Apply();
     ASSIGN_OR_RETURN(const ChatTemplateChoice choice, ReadChatTemplateChoice(chat_template_options_));
     ASSIGN_OR_RETURN(model_, OpenServedModel(cluster_options_.model, cluster_options_.q2_layout, choice));
-    ASSIGN_OR_RETURN(LaunchOptions launch,
-                     MakeLaunchOptions(cluster_options_, model_->front.description->hyper, context));
+    ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, *model_->front.description, context));
     if (cluster_options_.dry_run) return PrintLaunch(launch);
     DescribeServed();
     RETURN_IF_ERROR(OpenFiles());

@@ -193,7 +193,7 @@ absl::StatusOr<LaunchOptions> BenchVerb::LaunchOf(const BenchJob& job, const Mod
   options.context = 0;
   const JobSettings settings = SettingsOf(job);
   for (const BenchTest& test : tests_) options.context = std::max(options.context, ContextOf(test, settings));
-  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, model.hyper, context));
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, model, context));
   launch.relaunch_timeout = absl::ZeroDuration();
   launch.max_losses = 1;  // a relaunch spoils the measurement
   launch.job.set_step_account(account_);

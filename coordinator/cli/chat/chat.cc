@@ -312,7 +312,7 @@ absl::Status ChatVerb::Run(const RunContext& context) {
   verbosity_.Apply();
   if (!url_.empty()) return TalkToServer();
   RETURN_IF_ERROR(Prepare());
-  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, model_.description->hyper, context));
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(cluster_options_, *model_.description, context));
   if (cluster_options_.dry_run) return PrintLaunch(launch);
   ASSIGN_OR_RETURN(cluster_, ClusterRun::Open(std::move(launch), context.engine_descriptor, verbosity_.ShowProgress()));
   ChatCluster backend(cluster_.get(), &model_, *format_, settings_, stops_);

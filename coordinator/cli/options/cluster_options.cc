@@ -19,6 +19,7 @@
 #include "coordinator/cli/options/option_values.h"
 #include "coordinator/cli/options/printing.h"
 #include "coordinator/front/model_file.h"
+#include "coordinator/job/draft_setup.h"
 #include "coordinator/launch/hosts/host_file.h"
 #include "coordinator/launch/launch_plan.h"
 #include "coordinator/plan/host_profile.h"
@@ -155,6 +156,12 @@ void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string
   AddLaunchOptions(app, options);
 }
 
+void RefuseDraftOption(CLI::App* app, const char* why) {
+  AddParsed(app, "--draft-model", "", "FILE", "", [why](const std::string&) {
+    return absl::InvalidArgumentError(why);
+  })->group("");  // the help does not have it
+}
+
 void AddHostOptions(CLI::App* app, ClusterOptions* options) {
   AddJobSettings(app, options,
                  Settings({"isa", "cpu_bind", "weights", "weights_cache", "allow_damaged", "stage_timeout_s"}));
@@ -245,6 +252,12 @@ std::vector<std::string> DummyWords(const DummyOptions& options) {
   return words;
 }
 
+absl::Status CheckDraft(const ModelDescription& model, const ModelDescription& draft) {
+  const absl::Status status = CheckSameTokens(model, draft);
+  return status.ok() ? status
+                     : WithExitCode(absl::Status(status.code(), WithFlags(status.message())), ExitCode::kInputFile);
+}
+
 absl::Status FollowPlan(const HyperParameters& model, const RunContext& context, ClusterOptions* o,
                         pb::PlannedFor* planned) {
   const ClusterOptions defaults;
@@ -271,16 +284,20 @@ absl::Status FollowPlan(const HyperParameters& model, const RunContext& context,
   return absl::OkStatus();
 }
 
-absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& given, const HyperParameters& model,
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& given, const ModelDescription& model,
                                                 const RunContext& context) {
   ClusterOptions o = given;
   pb::PlannedFor planned;
-  if (!o.plan.empty()) RETURN_IF_ERROR(FollowPlan(model, context, &o, &planned));
-  if (absl::Status status = CheckSplit(o, model); !status.ok()) return status;
-  if (o.context > model.context) {
-    return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.context));
+  if (!o.plan.empty()) RETURN_IF_ERROR(FollowPlan(model.hyper, context, &o, &planned));
+  if (absl::Status status = CheckSplit(o, model.hyper); !status.ok()) return status;
+  if (o.context > model.hyper.context) {
+    return UsageError(absl::StrCat("-c: ", o.context, " tokens, but the model's context is ", model.hyper.context));
   }
   ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(o, context));
+  if (!launch.job.draft_model_path().empty()) {
+    ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> draft, OpenDescription(o.draft_model, o.q2_layout));
+    RETURN_IF_ERROR(CheckDraft(model, *draft));
+  }
   if (!o.plan.empty()) *launch.job.mutable_planned_for() = planned;
   return launch;
 }

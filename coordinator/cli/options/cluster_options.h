@@ -61,6 +61,8 @@ void AddModelOptions(CLI::App* app, ClusterOptions* options, const std::string& 
 void AddDummyOptions(CLI::App* app, DummyOptions* options, bool several);
 // The options of a verb that runs a model file. `context_help` describes -c/--ctx-size.
 void AddClusterOptions(CLI::App* app, ClusterOptions* options, const std::string& context_help);
+// --draft-model of a verb whose jobs have no draft: it is refused with what to do instead.
+void RefuseDraftOption(CLI::App* app, const char* why);
 // Hosts, and what starts the ranks there.
 void AddLaunchOptions(CLI::App* app, ClusterOptions* options);
 // The same, and the settings that say where stages run and with what.
@@ -85,6 +87,9 @@ std::vector<std::string> DummyWords(const DummyOptions& options);
 absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenDescription(const std::string& path,
                                                                         const std::string& q2_layout);
 
+// Refuses a draft whose tokens are not the model's, with the first that differs (ExitCode::kInputFile).
+absl::Status CheckDraft(const ModelDescription& model, const ModelDescription& draft);
+
 // Takes over what the saved plan of options->plan fixes: all that `coordinator plan` chose, and its hosts where the
 // options name none. Usage errors: an option that the plan fixes. ExitCode::kLaunch: it is for another model.
 absl::Status FollowPlan(const HyperParameters& model, const RunContext& context, ClusterOptions* options,
@@ -93,7 +98,8 @@ absl::Status FollowPlan(const HyperParameters& model, const RunContext& context,
 // The launch that the options describe; its paths are absolute, and its job's fingerprints empty. Usage errors: options
 // that contradict each other, or do not fit the model's layers and context. A saved plan (--plan) sets hosts, stages,
 // the layers of each, threads, micro-batches in flight and chunk; the engine checks whether it still fits the hosts.
-absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const HyperParameters& model,
+// A draft that cannot be read is left out and logged; errors of one that can: CheckDraft.
+absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const ModelDescription& model,
                                                 const RunContext& context);
 // The same for a job that may have no model: nothing is checked against one.
 absl::StatusOr<LaunchOptions> MakeLaunchOptions(const ClusterOptions& options, const RunContext& context);

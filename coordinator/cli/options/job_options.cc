@@ -15,10 +15,15 @@ namespace {
 constexpr struct {
   const char *field, *flag;
 } kLaunchFlags[] = {
-    {"dry_run", "--dry-run"},   {"duration", "--duration"},
-    {"hostfile", "--hostfile"}, {"hosts", "--host"},
-    {"launcher", "--launcher"}, {"launcher_args", "--launcher-args"},
-    {"planned_for", "--plan"},  {"stage_worker_path", "--stage-worker"},
+    {"draft_model_path", "--draft-model"},
+    {"dry_run", "--dry-run"},
+    {"duration", "--duration"},
+    {"hostfile", "--hostfile"},
+    {"hosts", "--host"},
+    {"launcher", "--launcher"},
+    {"launcher_args", "--launcher-args"},
+    {"planned_for", "--plan"},
+    {"stage_worker_path", "--stage-worker"},
 };
 
 // "--threads" of "-t,--threads".

@@ -40,6 +40,7 @@ class TextTable {
   }
   void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }  // as many cells as the header
   std::string Text() const;                                                    // a line each
+  size_t columns() const { return rows_.front().size(); }
 
  private:
   const size_t left_;

@@ -52,6 +52,9 @@ class PlanVerb : public Verb {
         app, "--acceptance", &acceptance_, {0, 1},
         "share of tokens that are guessed right, for the rate of one user: 0.8 where a text is edited, 0.5 where a "
         "summary quotes, nearly 0 where prose is written");
+    AddText(app, "--draft-model", &draft_model_, "FILE",
+            "a smaller model that guesses: what it takes of its host (the host file's line with `draft`, else the "
+            "coordinator's; a description of the hosts may name one), and what one user gains by it");
     AddTurnOptions(app, &coordinator_us_, &wake_us_);
     AddFlag(app, "--verbose", &verbose_, "every stage and every job, not only a line for those that are alike");
     AddFlag(app, "--json", &json_, "one JSON object in the place of the text");
@@ -64,7 +67,10 @@ class PlanVerb : public Verb {
     ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> model,
                      OpenDescription(options_.model, options_.q2_layout));
     const bool has_tokenizer = !IsDummyModelPath(options_.model);
-    ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(options_, model->hyper, context));
+    if (!draft_model_.empty()) options_.speculate = Speculate::kAuto;
+    ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options_, *model, context));
+    ASSIGN_OR_RETURN(const std::shared_ptr<const ModelDescription> draft, OpenDraft(*model));
+    launch.job.set_draft_model_path(draft_model_);
     ASSIGN_OR_RETURN(PlanPlaces places, AllPlaces(launch));
     RETURN_IF_ERROR(CheckTogether());
     ClusterQuestion question = QuestionOf(model, places, launch);
@@ -83,6 +89,9 @@ class PlanVerb : public Verb {
     }
     PlanReport report = {.question = &question, .places = &places, .goal = goal_, .choice = &choice};
     report.acceptance = acceptance_;
+    if (draft != nullptr) {
+      ASSIGN_OR_RETURN(report.draft, PlanDraftOn(places.draft_host, first, draft));
+    }
     report.chosen = options_.layer_split.empty();
     report.stages = options_.stages;
     report.alternatives = AlternativesTo(first.question, first.plan);
@@ -100,6 +109,15 @@ class PlanVerb : public Verb {
   }
 
  private:
+  // nullptr: there is none. What has no tokens is taken to have the same.
+  absl::StatusOr<std::shared_ptr<const ModelDescription>> OpenDraft(const ModelDescription& model) const {
+    if (draft_model_.empty()) return std::shared_ptr<const ModelDescription>();
+    ASSIGN_OR_RETURN(std::shared_ptr<const ModelDescription> draft, OpenDescription(draft_model_, options_.q2_layout));
+    const bool have_tokens = !IsDummyModelPath(options_.model) && !IsDummyModelPath(draft_model_);
+    if (have_tokens) RETURN_IF_ERROR(CheckDraft(model, *draft));
+    return draft;
+  }
+
   // All slots of the hosts that were named, and not only as many as there are to be stages.
   absl::StatusOr<PlanPlaces> AllPlaces(const LaunchOptions& launch) const {
     ASSIGN_OR_RETURN(PlanPlaces places, FindPlaces(options_, sources_, launch));
@@ -117,6 +135,9 @@ class PlanVerb : public Verb {
 
   absl::Status CheckTogether() const {
     const bool by_hand = !options_.layer_split.empty();
+    if (most_jobs_ > 1 && !draft_model_.empty()) {
+      return UsageError("--draft-model guesses for one job; leave --jobs out, or --draft-model");
+    }
     if (most_jobs_ > 1 && options_.stages > 0) {
       return UsageError("--pp asks for one job of so many stages; leave --jobs out, or --pp");
     }
@@ -158,8 +179,8 @@ class PlanVerb : public Verb {
   // With a split by hand there is nothing to choose.
   absl::StatusOr<HostChoice> Choose(const ClusterQuestion& question) const {
     if (options_.layer_split.empty()) {
-      absl::StatusOr<HostChoice> choice =
-          ChooseHosts(question, {.goal = goal_, .stages = options_.stages, .most_jobs = most_jobs_});
+      absl::StatusOr<HostChoice> choice = ChooseHosts(
+          question, {.goal = goal_, .stages = options_.stages, .most_jobs = draft_model_.empty() ? most_jobs_ : 1});
       if (!choice.ok()) return PlanFailure(choice.status());
       return choice;
     }
@@ -193,7 +214,7 @@ class PlanVerb : public Verb {
 
   ClusterOptions options_;
   PlaceSources sources_;
-  std::string output_;
+  std::string output_, draft_model_;
   PlanLoad load_;
   double coordinator_us_ = kAssumedTurnUs, wake_us_ = kAssumedWakeUs;
   double acceptance_ = 0.7;

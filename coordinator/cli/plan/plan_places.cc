@@ -60,6 +60,7 @@ absl::StatusOr<PlanPlaces> DescribedPlaces(const ClusterOptions& options, const 
   if (!profile.ok()) return WithExitCode(profile.status(), ExitCode::kInputFile);
   places.profile = *std::move(profile);
   const int64_t split = static_cast<int64_t>(options.layer_split.size());
+  places.draft_host = places.profile.draft >= 0 ? places.profile.draft : places.profile.coordinator;
   ASSIGN_OR_RETURN(places.stage_hosts, FillSlots(places.profile, options.stages > 0 ? options.stages : split, file));
   if (!AllLinksKnown(places)) {
     places.profile.default_link = AssumedLink();
@@ -88,11 +89,12 @@ std::vector<std::string> NamesOfOneAddress(const std::vector<std::string>& hosts
 absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
   const absl::StatusOr<LaunchHosts> hosts = ResolveHosts(launch);
   if (!hosts.ok()) return UsageError(hosts.status().message());
-  const Placement placement = PlaceStages(hosts->hosts, hosts->stages, /*left_out=*/{});
+  Placement placement = PlaceStages(hosts->hosts, hosts->stages, /*left_out=*/{});
   PlanPlaces places;
   const int cores = AllowedCores();
   const uint64_t memory = AvailableMemoryBytes();
   places.here = placement.AllHere();
+  PlaceDraft(hosts->hosts, /*left_out=*/{}, &placement);
   const InstructionSet isa = WantedIsaOf(launch.job).isa.value_or(CpuInstructionSets().back());
   places.profile.hosts.push_back(AssumedHost(HostName(), cores, memory, isa));
   places.profile.default_link = AssumedLink();
@@ -108,7 +110,11 @@ absl::StatusOr<PlanPlaces> NamedPlaces(const LaunchOptions& launch) {
       places.unseen.push_back(host);
       unseen.push_back(placed.host);
     }
-    places.stage_hosts.insert(places.stage_hosts.end(), static_cast<size_t>(placed.stages), host);
+    if (placed.draft) {
+      places.draft_host = host;
+    } else {
+      places.stage_hosts.insert(places.stage_hosts.end(), static_cast<size_t>(placed.stages), host);
+    }
   }
   const HostSpeed& speed = places.profile.hosts[0].speeds[0];
   if (!unseen.empty()) {

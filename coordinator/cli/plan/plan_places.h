@@ -19,6 +19,7 @@ namespace stagecoach {
 struct PlanPlaces {
   HostProfile profile;
   std::vector<int> stage_hosts;          // [stages] indices into profile.hosts
+  int draft_host = 0;                    // likewise; means nothing without a draft
   bool here = false;                     // all of them on this host, which needs no name
   std::vector<int> unseen;               // hosts whose cores and memory are assumed
   std::vector<std::string> assumptions;  // facts that are neither measured nor described
@@ -27,7 +28,8 @@ struct PlanPlaces {
 };
 
 // The places of a job: the slots of the hosts in one of the files, else of the hosts that the options name, whose
-// speeds are assumed. Failures carry their exit code.
+// speeds are assumed. Its draft is on the host that these name for it, else where the coordinator is. Failures carry
+// their exit code.
 absl::StatusOr<PlanPlaces> FindPlaces(const ClusterOptions& options, const PlaceSources& sources,
                                       const LaunchOptions& launch);
 

@@ -120,7 +120,17 @@ SpeculationPrediction SpeculationOf(const PlanReport& report, const ChosenJob& j
   // With as many micro-batches as the line `use` gives it.
   const int here = MostGuessRows(hyper, job.plan.stages(), job.plan.job.micro_batches);
   return PredictSpeculation(job.plan.pipeline->model, report.question->load.decode_context(), acceptance, most,
-                            /*guess_s=*/0, here);
+                            report.draft.has_value() ? report.draft->guess_s : 0, here);
+}
+
+std::string DraftText(const PlanReport& report) {
+  if (!report.draft.has_value() || !report.draft->why_not.empty()) return "";  // a sentence says so
+  const PlannedDraft& draft = *report.draft;
+  return absl::StrFormat("draft     %s on %s, %s: weights %s MiB, KV %s MiB, buffers %s MiB; %s%.2f ms a guess%s\n",
+                         SummarizeModel(*draft.model).type, draft.host, CountOf(draft.threads, "thread"),
+                         MibText(draft.memory.weights), MibText(draft.memory.kv), MibText(draft.memory.buffers()),
+                         draft.assumed ? "~" : Mark(report), 1e3 * draft.guess_s,
+                         draft.assumed ? ", as hosts of so many cores are assumed to be" : "");
 }
 
 std::string FiguresText(const PlanReport& report) {
@@ -135,6 +145,7 @@ std::string FiguresText(const PlanReport& report) {
       &text, "decode    %s%s in %d group%s of %.4g%s; %s%.2f ms between two tokens of a sequence\n", m,
       PlannedRateText(decode.tokens_per_s), decode.groups, decode.groups == 1 ? "" : "s", decode.rows,
       decode.in_flight < decode.groups ? absl::StrCat(", ", decode.in_flight, " at once") : "", m, decode.itl_s * 1e3);
+  absl::StrAppend(&text, DraftText(report));
   const SpeculationPrediction lone = SpeculationOf(report, job, report.acceptance);
   absl::StrAppendFormat(
       &text,
@@ -156,27 +167,44 @@ std::string FiguresText(const PlanReport& report) {
   return text;
 }
 
+void AddMemory(const StageMemory& memory, Json* json) {
+  json->update({{"weight_bytes", memory.weights},
+                {"kv_bytes", memory.kv},
+                {"state_bytes", memory.states},
+                {"scratch_bytes", memory.scratch},
+                {"grammar_bytes", memory.grammars},  // of these
+                {"frame_bytes", memory.frames},
+                {"total_bytes", memory.total()}});
+}
+
+Json DraftJson(const PlannedDraft& draft) {
+  Json json = {{"path", draft.model->file->path()},
+               {"summary", SummarizeModel(*draft.model).type},
+               {"host", draft.host},
+               {"beside_stages", draft.beside},
+               {"fits", draft.why_not.empty()}};
+  if (!draft.why_not.empty()) return json;
+  json["threads"] = draft.threads;
+  AddMemory(draft.memory, &json);
+  json["guess_s"] = draft.guess_s;
+  json["speed_assumed"] = draft.assumed;
+  return json;
+}
+
 Json StagesJson(const ChosenJob& job) {
   const ClusterPlan& plan = job.plan;
   Json stages = Json::array();
   for (int s = 0; s < plan.stages(); ++s) {
     const pb::StageAssignment& stage = plan.job.stages[s];
-    const StageMemory& memory = plan.memory[s];
     stages.push_back({{"stage", s},
                       {"host", HostOf(job, s).name},
                       {"first_layer", stage.first_layer()},
                       {"last_layer", stage.last_layer()},
-                      {"threads", stage.threads()},
-                      {"weight_bytes", memory.weights},
-                      {"kv_bytes", memory.kv},
-                      {"state_bytes", memory.states},
-                      {"scratch_bytes", memory.scratch},
-                      {"grammar_bytes", memory.grammars},  // of these
-                      {"frame_bytes", memory.frames},
-                      {"total_bytes", memory.total()},
-                      {"decode_step_s", plan.decode.stage_s[s]},
-                      {"prompt_s", plan.prefill.stage_s[s]},
-                      {"share", plan.stage_share[s]}});
+                      {"threads", stage.threads()}});
+    AddMemory(plan.memory[s], &stages.back());
+    stages.back().update({{"decode_step_s", plan.decode.stage_s[s]},
+                          {"prompt_s", plan.prefill.stage_s[s]},
+                          {"share", plan.stage_share[s]}});
   }
   return stages;
 }
@@ -337,6 +365,7 @@ Json PlanJson(const PlanReport& report) {
                   {"context", job.plan.job.context}};
   json["choice"] = ChoiceJson(report);
   json["stages"] = StagesJson(job);
+  if (report.draft.has_value()) json["draft"] = DraftJson(*report.draft);
   json["predictions"] = PredictionsJson(report, job);
   json["reckoned_with"] = {{"coordinator_us", report.question->coordinator_us}, {"wake_us", report.question->wake_us}};
   json["sentences"] = PlanSentences(report);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/shown_text.h"
 #include "common/host/host_info.h"
+#include "coordinator/cli/options/job_options.h"
 #include "coordinator/launch/program_output.h"
 #include "coordinator/report/report_text.h"
 
@@ -158,6 +159,20 @@ void AddComparisons(const PlanReport& report, std::vector<std::string>* sentence
   sentences->push_back(absl::StrCat(sentence, "; ", alone, ". Start them with the lines below."));
 }
 
+void AddDraft(const PlanReport& report, std::vector<std::string>* sentences) {
+  if (!report.draft.has_value()) return;
+  const PlannedDraft& draft = *report.draft;
+  if (!draft.why_not.empty()) {
+    sentences->push_back(absl::StrCat("The draft does not fit on ", draft.host, ": ", WithFlags(draft.why_not),
+                                      ". A job goes on without it."));
+  } else if (!draft.beside.empty()) {
+    sentences->push_back(absl::StrCat(
+        "The draft shares ", draft.host, " with stage", draft.beside.size() > 1 ? "s " : " ",
+        absl::StrJoin(draft.beside, ", "), ", which then ", draft.beside.size() > 1 ? "have" : "has",
+        " fewer cores than these figures reckon with; a host of its own (`draft` in the host file) takes none."));
+  }
+}
+
 void AddLeftOut(const PlanReport& report, std::vector<std::string>* sentences) {
   std::vector<int> unasked;  // because fewer stages were asked for
   for (const LeftOutHosts& left_out : report.choice->left_out) {
@@ -258,6 +273,7 @@ std::vector<std::string> PlanSentences(const PlanReport& report) {
         "The KV cache holds %d of %d sequences of this length at once; the figures are for so many.", held, asked));
   }
   if (std::string limit = LimitSentence(report); !limit.empty()) sentences.push_back(std::move(limit));
+  AddDraft(report, &sentences);
   if (report.chosen) AddLeftOut(report, &sentences);
   AddComparisons(report, &sentences);
   AddBestChange(report, &sentences);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/cli/plan/plan_draft.h"
 #include "coordinator/cli/plan/plan_places.h"
 #include "coordinator/plan/choice/host_choice.h"
 #include "coordinator/plan/plan_advice.h"
@@ -24,6 +25,7 @@ struct PlanReport {
   bool chosen = true;                         // false: the hosts and the split are the user's
   std::vector<PlanAlternative> alternatives;  // to the first job
   double acceptance = 0;                      // of guesses, for the rate of one user
+  std::optional<PlannedDraft> draft;          // of the one job; else guesses take their guesser no time
   std::optional<ChoiceFigures> one_job;       // the best single job, where several were chosen
   // Words of a command line that say which model: "-m FILE", or those of a model without weights.
   std::vector<std::string> model_words;

@@ -68,6 +68,7 @@ pb::JobStatistics StatisticsOf(const ClusterPlan& plan, const ClusterQuestion& q
     Describe(plan, question, s, stage);
     const EngineStatus::Stage& work = status.stages[static_cast<size_t>(s)];
     stage->set_compute_s(static_cast<double>(work.compute_us) * 1e-6);
+    stage->set_void_s(static_cast<double>(work.void_us) * 1e-6);
     stage->set_send_s(static_cast<double>(work.send_us) * 1e-6);
     stage->set_wait_s(std::max(0.0, statistics.busy_s() - stage->compute_s()));
     stage->set_blocks_used_peak(status.counters.blocks_used_peak[plan.job.full_group()]);
@@ -201,6 +202,7 @@ void AddSimulatedHosts(CLI::App* app, SimulateOptions* o) {
   AddFlag(app, "--split-by-cost", &o->split_by_cost,
           "split the layers as `coordinator plan` would for these hosts, not as a job that knows only their cores");
   AddText(app, "--plan", &o->cluster.plan, "FILE", "follow a saved plan (coordinator plan -o FILE)");
+  RefuseDraftOption(app, "a simulation runs no draft; say by --acceptance how often its guesses are right");
 }
 
 void AddSimulatedJob(CLI::App* app, SimulateOptions* o) {
@@ -210,8 +212,8 @@ void AddSimulatedJob(CLI::App* app, SimulateOptions* o) {
                         " (coordinator help generate says what they are). Of several, or all, each is simulated and a "
                         "table compares them"))
       ->default_str(PolicyName(o->cluster.policy));
-  o->cluster.prefix_caching = false;  // as of a sweep's points; made-up prompts have nothing in common
-  // Made-up tokens are no text to guess by; --acceptance has guesses.
+  o->cluster.prefix_caching = false;       // as of a sweep's points; made-up prompts have nothing in common
+  o->cluster.speculate = Speculate::kOff;  // made-up tokens are no text to guess by; --acceptance has guesses
   AddJobSettings(app, &o->cluster,
                  [others = AllSettingsBut({"policy", "speculate", "guess_rows"})](const JobSetting& setting) {
                    const bool cluster = setting.group == SettingGroup::kCluster;
@@ -529,7 +531,7 @@ class SimulateVerb : public Verb {
                                             const std::shared_ptr<const ModelDescription>& model) const {
     ClusterOptions job = options_.cluster;
     if (job.policy != Policy::kThrottled) job.slo_itl_s = 0;  // then it is a bound of goodput alone
-    ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(job, model->hyper, context));
+    ASSIGN_OR_RETURN(const LaunchOptions launch, MakeLaunchOptions(job, *model, context));
     ASSIGN_OR_RETURN(PlanPlaces places, PlacesOf(options_.cluster, options_.sources, launch));
     AddEmulatedLink(options_.cluster.emulated_link, &places.profile);
     absl::StatusOr<ClusterQuestion> question = Question(launch, places, model);

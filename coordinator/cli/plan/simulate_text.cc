@@ -76,11 +76,11 @@ std::string ReplayText(const std::vector<ReplayedJob>& jobs) {
     absl::StrAppendFormat(&text,
                           "replayed     %d micro-batches over %d stages, each as it was recorded\n"
                           "requests     %d, %d tokens sampled\n"
-                          "rows         %d of prompts, %d decode\n"
+                          "rows         %d of prompts, %d decode, %d guessed\n"
                           "preemptions  %d\n"
                           "bubble       %.1f %% of the stages' time in %.3f s, floor for this work %.1f %%\n",
                           counters.micro_batches, job.stages, job.requests, job.tokens, counters.prefill_rows,
-                          counters.decode_rows, counters.preemptions, 100 * job.status.bubble,
+                          counters.decode_rows, counters.guesses, counters.preemptions, 100 * job.status.bubble,
                           static_cast<double>(job.status.busy_us) * 1e-6, 100 * job.status.bubble_floor);
   }
   return text;
@@ -95,6 +95,7 @@ Json ReplayJson(const std::vector<ReplayedJob>& jobs) {
                     {"micro_batches", job.status.counters.micro_batches},
                     {"prefill_rows", job.status.counters.prefill_rows},
                     {"decode_rows", job.status.counters.decode_rows},
+                    {"guesses", job.status.counters.guesses},
                     {"preemptions", job.status.counters.preemptions},
                     {"busy_s", static_cast<double>(job.status.busy_us) * 1e-6},
                     {"bubble", job.status.bubble},

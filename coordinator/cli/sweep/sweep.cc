@@ -160,7 +160,7 @@ absl::StatusOr<LaunchOptions> SweepVerb::LaunchOf(const std::vector<SweepConfig>
                                    " sequences do not fit a micro-batch of ", options.max_num_batched_tokens,
                                    " rows; raise --max-num-batched-tokens"));
   }
-  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, model_->hyper, context));
+  ASSIGN_OR_RETURN(LaunchOptions launch, MakeLaunchOptions(options, *model_, context));
   launch.relaunch_timeout = absl::ZeroDuration();
   launch.max_losses = 1;  // a relaunch spoils the measurement
   return launch;

@@ -54,7 +54,7 @@ void AddMatrix(CLI::App* app, SweepOptions* o) {
                 return Store(text == "none" ? EmulatedLink() : ParseLink(text), &lists.links.emplace_back());
               });
   AddChoices(app, "--speculate", &lists.speculations, kSpeculations,
-             ChoiceHelp("who guesses tokens ahead of those that are known", kSpeculations, Speculate::kOff));
+             ChoiceHelp("who guesses tokens ahead of those that are known", kSpeculations, SweepConfig().speculate));
   AddList<double>(app, "--acceptance", &lists.acceptances, "P,...",
                   "the share of tokens that are guessed right: each request is answered once, and measured when it is "
                   "sent again with so much of its answer foretold; 0: what --speculate reaches by itself (0)",
@@ -167,6 +167,9 @@ void AddSweepOptions(CLI::App* app, SweepOptions* options) {
       app, "--trace", &options->trace,
       absl::StrCat("keep a timeline of the first run of each point beside the points, of up to ", kMostSweepTraces,
                    " points, for ui.perfetto.dev and `coordinator trace summary`; each such point is launched alone"));
+  RefuseDraftOption(app,
+                    "the points of a sweep have no draft; measure it by `coordinator bench --draft-model`, or say by "
+                    "--acceptance how often its guesses are right");
   AddMatrix(app, options);
   AddLoad(app, options);
   AddFacts(app, options);
@@ -264,10 +267,12 @@ std::string CommandOf(const SweepOptions& options, const SweepConfig& point) {
   number("--pp", point.stages);
   number("-t", point.threads);
   number("--max-num-seqs", point.max_num_seqs);  // a sweep has another default
-  for (std::string& word : JobSettingWords(point, AllSettingsBut({"context", "stages", "threads", "max_num_seqs",
-                                                                  "prefix_caching", "step_log", "trace"}))) {
+  for (std::string& word :
+       JobSettingWords(point, AllSettingsBut({"context", "stages", "threads", "max_num_seqs", "prefix_caching",
+                                              "speculate", "step_log", "trace"}))) {
     words.push_back(std::move(word));
   }
+  text("--speculate", NameOf(kSpeculations, point.speculate), NameOf(kSpeculations, SweepConfig().speculate));
   if (point.acceptance > 0) text("--acceptance", ExactText(point.acceptance));
   text("--arrivals", point.arrivals);
   number("--concurrency", point.concurrency);

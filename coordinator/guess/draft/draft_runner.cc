@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "coordinator/pipeline/roster.h"
 
 namespace stagecoach {
 
@@ -25,7 +26,10 @@ class DraftRunner::RequestGuesser : public Guesser {
     if (token == kNoToken) return std::nullopt;
     return Guess{token, kConfidence};
   }
-  uint64_t version() const override { return runner_->results_; }
+  uint64_t version() const override { return runner_->sequences_.at(sequence_).version; }
+  bool rests() const override {
+    return runner_->ahead_ == 0 && runner_->sequences_.at(sequence_).state == Drafted::State::kOpen;
+  }
 
  private:
   DraftRunner* const runner_;
@@ -48,29 +52,34 @@ DraftRunner::DraftRunner(Pipeline* pipeline, Options options, std::function<int6
 
 std::unique_ptr<Guesser> DraftRunner::Open(const Sequence& sequence) {
   const SequenceSpec& spec = sequence.spec();
+  const auto left = spec.max_new_tokens - static_cast<int64_t>(sequence.output().size());
+  if (left < kLeastTokens) return nullptr;
   std::vector<TokenId> tokens = spec.prompt;
   tokens.insert(tokens.end(), sequence.output().begin(), sequence.output().end());
   std::vector<TokenId> ends = spec.stop_tokens;
   ends.insert(ends.end(), spec.sampling.end_tokens.begin(), spec.sampling.end_tokens.end());
+  // Not so: padding of the model's vocabulary that the draft has not.
+  const bool is_valid =
+      CheckTokenIds("tokens", tokens, options_.vocab).ok() && CheckSamplingParams(spec.sampling, options_.vocab).ok();
+  if (!is_valid) return nullptr;
   const SequenceId id = next_sequence_++;
   const auto count = static_cast<int64_t>(tokens.size());
   Drafted drafted = {.sequence = DraftSequence(std::move(tokens), std::move(ends), options_.context),
-                     .open = {.sequence = id, .prompt = spec.prompt, .sampling = spec.sampling}};
-  drafted.open.sampling.logprobs = -1;
-  drafted.open.sampling.prompt_logprobs = 0;
-  const bool is_valid = CheckOpenSequence(drafted.open, options_.vocab).ok() &&
-                        CheckTokenIds("output", sequence.output(), options_.vocab).ok();
-  if (!is_valid) drafted.state = Drafted::State::kClosed;  // padding of the model's vocabulary that the draft has not
-  if (is_valid && sequence.grammar != nullptr) {
+                     .prompt = static_cast<int64_t>(spec.prompt.size()),
+                     .sampling = spec.sampling};
+  drafted.sampling.logprobs = -1;
+  drafted.sampling.prompt_logprobs = 0;
+  if (sequence.grammar != nullptr) {
     const std::string& program = sequence.grammar->program;
     const bool follows = options_.follows == nullptr || options_.follows(program, spec.stop_tokens);
     if (follows) drafted.grammar = grammars_.Add(program);
   }
   sequences_.emplace(id, std::move(drafted));
+  waiting_.insert(id);
   return std::make_unique<RequestGuesser>(this, id, count);
 }
 
-void DraftRunner::SetAhead(int32_t tokens) { ahead_ = std::clamp(tokens, 1, 1 + options_.most_guesses); }
+void DraftRunner::SetAhead(int32_t tokens) { ahead_ = std::clamp(tokens, 0, 1 + options_.most_guesses); }
 
 void DraftRunner::Confirm(SequenceId sequence, TokenId token) {
   Drafted& drafted = sequences_.at(sequence);
@@ -91,7 +100,9 @@ void DraftRunner::Close(SequenceId sequence) {
 }
 
 void DraftRunner::GiveBack(SequenceId sequence, Drafted& drafted) {
+  waiting_.erase(sequence);
   if (drafted.state == Drafted::State::kOpen) {
+    open_.erase(sequence);
     for (size_t group = 0; group < drafted.tables.size(); ++group) {
       for (const BlockId block : drafted.tables[group]) {
         if (block != kNoBlock) free_blocks_[group].push_back(block);
@@ -102,10 +113,17 @@ void DraftRunner::GiveBack(SequenceId sequence, Drafted& drafted) {
     if (drafted.grammar != nullptr) grammars_.Close(drafted.grammar);
   }
   if (drafted.grammar != nullptr) grammars_.Remove(std::exchange(drafted.grammar, nullptr));
-  drafted.state = Drafted::State::kClosed;
+  drafted = {.version = drafted.version + 1, .state = Drafted::State::kClosed};
 }
 
 absl::StatusOr<bool> DraftRunner::Poll() {
+  absl::StatusOr<bool> came = Advance();
+  if (came.ok()) return came;
+  return WithStage(options_.stage,
+                   absl::Status(came.status().code(), absl::StrCat("the draft: ", came.status().message())));
+}
+
+absl::StatusOr<bool> DraftRunner::Advance() {
   ASSIGN_OR_RETURN(const std::optional<StepResult> result, pipeline_->Poll());
   if (result.has_value()) RETURN_IF_ERROR(Take(*result));
   if (in_flight_.has_value() || ended_) return result.has_value();
@@ -125,9 +143,8 @@ absl::Status DraftRunner::Submit(MicroBatch batch) {
 }
 
 absl::Status DraftRunner::Take(const StepResult& result) {
-  ++results_;
   const auto wrong = [](const auto&... why) {
-    return absl::UnavailableError(absl::StrCat("the draft sent a result that is not of what it was given: ", why...));
+    return absl::UnavailableError(absl::StrCat("it sent a result that is not of what it was given: ", why...));
   };
   if (!in_flight_.has_value() || result.number != in_flight_->number) {
     return wrong("of micro-batch ", result.number);
@@ -149,9 +166,12 @@ absl::Status DraftRunner::Take(const StepResult& result) {
       ++sampled;
     }
     drew = drew && slice.count == 1 && batch.open.empty();
-    const auto found = sequences_.find(slice.sequence);
-    if (found != sequences_.end() && found->second.state == Drafted::State::kOpen) found->second.sequence.Came(token);
+    if (!open_.contains(slice.sequence)) continue;
+    Drafted& drafted = sequences_.at(slice.sequence);
+    drafted.version += drafted.sequence.Came(token) ? 1 : 0;
+    if (drafted.sequence.Behind({}) != kNoToken) drafted.rests_until = drafted.sequence.truth() + kRest;
   }
+  if (sampled != result.sampled.end()) return wrong("a token of sequence ", sampled->sequence, " too many");
   if (!drew) return absl::OkStatus();
   const double us = static_cast<double>(now_us_() - submitted_us_);
   guess_us_ = guess_us_ == 0 ? us : guess_us_ + (us - guess_us_) / static_cast<double>(kTimesKept);
@@ -170,9 +190,11 @@ MicroBatch DraftRunner::Compose() {
 }
 
 void DraftRunner::AddRows(Turn turn, MicroBatch* batch) {
-  for (auto& [id, drafted] : sequences_) {
-    if (drafted.state != Drafted::State::kOpen) continue;
-    const auto rows = drafted.sequence.Next(ahead_, options_.rows - batch->rows());
+  for (auto next = open_.begin(); next != open_.end();) {
+    const SequenceId id = *next++;  // which may be given up
+    Drafted& drafted = sequences_.at(id);
+    if (ahead_ == 0 && drafted.sequence.truth() < drafted.rests_until) continue;
+    const auto rows = drafted.sequence.Next(std::max(ahead_, 1), options_.rows - batch->rows());
     if (!rows.has_value() || (rows->count == 1) != (turn == Turn::kDraw)) continue;
     if (!AddSlice(id, drafted, *rows, batch)) GiveBack(id, drafted);
   }
@@ -181,8 +203,9 @@ void DraftRunner::AddRows(Turn turn, MicroBatch* batch) {
 // One a micro-batch, which bounds the tokens that it brings.
 void DraftRunner::OpenNext(MicroBatch* batch) {
   if (free_places_.empty() || batch->rows() == options_.rows) return;
-  for (auto& [id, drafted] : sequences_) {
-    if (drafted.state != Drafted::State::kWaiting) continue;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    const SequenceId id = *next++;
+    Drafted& drafted = sequences_.at(id);
     OpenInto(id, drafted, batch);
     if (drafted.state != Drafted::State::kClosed) return;
   }
@@ -198,19 +221,24 @@ void DraftRunner::OpenInto(SequenceId id, Drafted& drafted, MicroBatch* batch) {
     if (needed > options_.group_blocks[group] || tokens >= options_.context) return GiveBack(id, drafted);
     if (needed > static_cast<int64_t>(free_blocks_[group].size())) return;
   }
+  const std::vector<TokenId>& known = drafted.sequence.tokens();
+  const auto output = known.begin() + drafted.prompt;
+  OpenSequence open = {
+      .sequence = id, .prompt = {known.begin(), output}, .output = {output, known.end()}, .sampling = drafted.sampling};
   if (drafted.grammar != nullptr) {
-    if (grammars_.followed_bytes() + drafted.grammar->bytes() > kMaxFollowedBytes) return;
-    drafted.open.grammar = grammars_.Open(drafted.grammar, batch);
+    const int64_t brought = drafted.grammar->open > 0 ? 0 : drafted.grammar->bytes();
+    if (grammars_.followed_bytes() + brought > kMaxFollowedBytes) return;
+    open.grammar = grammars_.Open(drafted.grammar, batch);
   }
+  batch->open.push_back(std::move(open));
+  waiting_.erase(id);
+  open_.insert(id);
   drafted.state = Drafted::State::kOpen;
   drafted.place = free_places_.back();
   free_places_.pop_back();
   drafted.tables.resize(free_blocks_.size());
   drafted.released.assign(free_blocks_.size(), 0);
-  const std::vector<TokenId>& known = drafted.sequence.tokens();
-  drafted.open.output.assign(known.begin() + static_cast<int64_t>(drafted.open.prompt.size()), known.end());
-  batch->open.push_back(drafted.open);
-  const auto rows = drafted.sequence.Next(ahead_, options_.rows - batch->rows());
+  const auto rows = drafted.sequence.Next(std::max(ahead_, 1), options_.rows - batch->rows());
   CHECK(AddSlice(id, drafted, rows.value(), batch));
 }
 

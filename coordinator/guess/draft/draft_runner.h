@@ -20,11 +20,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/step/step.h"
@@ -40,8 +41,13 @@ class DraftRunner {
  public:
   static constexpr double kConfidence = 0.7;  // of each guess, before there is any experience
   static constexpr int64_t kTimesKept = 16;   // guess_us() is a mean over about so many
+  static constexpr int64_t kRest = 16;        // tokens from one guess to the next where nobody guesses
+  // Of a request that has fewer to come nothing is guessed: a guess is of the second token at the earliest, and its row
+  // gives a third.
+  static constexpr int64_t kLeastTokens = 3;
 
   struct Options {
+    int stage = 0;        // that its errors name: the number behind those of the model
     int64_t vocab = 0;    // of the draft
     int64_t context = 0;  // rows of a sequence
     int32_t block_tokens = 32;
@@ -57,13 +63,14 @@ class DraftRunner {
   // The pipeline outlives the runner, and the runner its guessers.
   DraftRunner(Pipeline* pipeline, Options options, std::function<int64_t()> now_us = MonotonicUs);
 
+  // nullptr: nothing that it draws could be a guess of this one.
   std::unique_ptr<Guesser> Open(const Sequence& sequence);
-  // Tokens drawn behind the true ones, of each sequence; 1 at first, which says how good they are. At most
-  // 1 + most_guesses.
+  // Tokens drawn behind the true ones, of each sequence; 1 at first. At most 1 + most_guesses. 0: nobody guesses, so
+  // one is drawn every kRest tokens, which says how good they are; the rows of those between are computed together.
   void SetAhead(int32_t tokens);
 
   // Makes progress: takes a result, sends the next micro-batch. True: one came. Errors: the pipeline's; kUnavailable
-  // for a result that is not of what was sent.
+  // for a result that is not of what was sent. Each says that it is the draft's (WithStage).
   absl::StatusOr<bool> Poll();
   // A micro-batch's time, for a guess of each sequence; 0: not known.
   double guess_us() const { return guess_us_; }
@@ -77,11 +84,14 @@ class DraftRunner {
   struct Drafted {
     enum class State { kWaiting, kOpen, kClosed };  // for a place; on the stage; for good
 
-    DraftSequence sequence;
-    OpenSequence open;  // but for its output
+    DraftSequence sequence = DraftSequence({}, {}, 0);  // a closed one's is empty
+    int64_t prompt = 0;                                 // tokens of it
+    SamplingParams sampling;                            // that it is opened with
     GrammarIds::Grammar* grammar = nullptr;
+    uint64_t version = 0;  // of its guesser's answers
     State state = State::kWaiting;
     int32_t place = 0;
+    int64_t rests_until = 0;        // true tokens, where nobody guesses
     BlockLists tables;              // [groups]
     std::vector<int32_t> released;  // [groups]
   };
@@ -91,6 +101,7 @@ class DraftRunner {
   void Close(SequenceId sequence);
   TokenId Behind(SequenceId sequence, absl::Span<const TokenId> run) const;
 
+  absl::StatusOr<bool> Advance();  // Poll
   MicroBatch Compose();
   void OpenNext(MicroBatch* batch);
   void OpenInto(SequenceId sequence, Drafted& drafted, MicroBatch* batch);
@@ -105,7 +116,8 @@ class DraftRunner {
   const Options options_;
   const std::function<int64_t()> now_us_;
   int32_t ahead_ = 1;
-  std::map<SequenceId, Drafted> sequences_;  // in the order of their arrival
+  std::map<SequenceId, Drafted> sequences_;
+  std::set<SequenceId> waiting_, open_;  // in the order of their arrival
   SequenceId next_sequence_ = 1;
   GrammarIds grammars_;
   BlockLists free_blocks_;            // [groups]
@@ -113,7 +125,6 @@ class DraftRunner {
   std::vector<SequenceId> to_free_;   // by the next micro-batch
   std::optional<MicroBatch> in_flight_;
   uint64_t next_number_ = 0;
-  uint64_t results_ = 0;  // that have come
   int64_t submitted_us_ = 0;
   double guess_us_ = 0;
   bool shutting_down_ = false, ended_ = false;

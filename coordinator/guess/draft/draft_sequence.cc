@@ -45,11 +45,13 @@ void DraftSequence::Sent(const Rows& rows) {
   furthest_ = std::max(furthest_, rows_);
 }
 
-void DraftSequence::Came(TokenId token) {
+bool DraftSequence::Came(TokenId token) {
   const bool wanted = in_flight_->sample && in_flight_->end() == size() && !stale_;
   in_flight_.reset();
   stale_ = false;
-  if (wanted && token != kNoToken) tokens_.push_back(token);
+  if (!wanted || token == kNoToken) return false;
+  tokens_.push_back(token);
+  return true;
 }
 
 }  // namespace stagecoach

@@ -44,8 +44,9 @@ class DraftSequence {
   // its sample: the stage goes back by such rows only, and tables have the blocks of all that were there.
   std::optional<Rows> Next(int64_t ahead, int64_t most_rows) const;
   void Sent(const Rows& rows);  // they are in flight
-  // They came back, with a token if they were sampled; kNoToken: none can be drawn there.
-  void Came(TokenId token);
+  // They came back, with a token if they were sampled; kNoToken: none can be drawn there. True: it is one more that is
+  // drawn.
+  bool Came(TokenId token);
 
  private:
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }

@@ -77,7 +77,7 @@ bool HostPool::AllAsked(absl::Duration waited) {
   LogSlowHosts(survey_->TakeSlowHosts(), patience_);
   const std::vector<HostAnswer>& answers = survey_->answers();
   const bool used_ones_are_there = std::all_of(answers.begin(), answers.end(), [&](const HostAnswer& answer) {
-    const bool was_used = !left_out_.contains(answer.host);
+    const bool was_used = !left_out_.contains(answer.host) && !IsOfDraft(answer.host);
     return answer.report.has_value() || !was_used || (!survey_->asks_again() && !answer.trouble.empty());
   });
   return (used_ones_are_there && (survey_->AllTried() || asked_ >= kOthersAnswer)) || asked_ >= patience_;
@@ -89,7 +89,7 @@ void HostPool::TryNetwork() {
     if (!WhyNot(answer).empty()) left_out.insert(answer.host);
   }
   for (const LaunchHost& host : plan_.hosts) {
-    if (host.here && !WhyNotItsIsas(own_, wanted_).empty()) left_out.insert(host.name());
+    if (host.here && !WhyNotItsIsas(own_, WantedOf(host.name())).empty()) left_out.insert(host.name());
   }
   network_ = std::make_unique<NetworkTrial>(plan_.hosts, plan_.stages, std::move(left_out), survey_->answers());
 }
@@ -115,7 +115,18 @@ std::string HostPool::WhyNot(const HostAnswer& answer) const {
       ShortagesThere(*answer.report, answer.host, plan_.hosts, plan_.stages, threads_);
   if (!shortages.empty()) return absl::StrJoin(shortages, "; ");
   if (answer.LacksModel()) return absl::StrCat("it cannot read the model file '", answer.model, "'");
-  return WhyNotItsIsas(hello, wanted_);
+  return WhyNotItsIsas(hello, WantedOf(answer.host));
+}
+
+bool HostPool::IsOfDraft(const std::string& host) const {
+  return std::all_of(plan_.hosts.begin(), plan_.hosts.end(),
+                     [&](const LaunchHost& known) { return known.name() != host || known.slots.draft; });
+}
+
+WantedIsa HostPool::WantedOf(const std::string& host) const {
+  WantedIsa wanted = wanted_;
+  if (IsOfDraft(host)) wanted.bf16_dot.reset();
+  return wanted;
 }
 
 void HostPool::ApplyTrial() {
@@ -128,7 +139,7 @@ void HostPool::ApplyTrial() {
     SetUsable(answer.host, why_not, answer.report.has_value() ? answer.report->hello() : pb::Hello());
   }
   for (const LaunchHost& host : plan_.hosts) {
-    if (host.here) SetUsable(host.name(), WhyNotItsIsas(own_, wanted_), own_);
+    if (host.here) SetUsable(host.name(), WhyNotItsIsas(own_, WantedOf(host.name())), own_);
   }
   // Those of the last launch stay where nothing could be tried.
   if (Networks found = network_->networks(); !found.empty()) networks_ = std::move(found);
@@ -146,7 +157,7 @@ void HostPool::SetUsable(const std::string& host, const std::string& why_not, co
   if (was_left_out) news_.push_back(absl::StrCat("host ", host, " is back and used again"));
   left_out_.erase(host);
   const bool dot = BestIsa(hello, {.isa = std::nullopt, .bf16_dot = true}).has_value();
-  spare_lacks_bf16_dot_ = spare_lacks_bf16_dot_ || !dot;
+  spare_lacks_bf16_dot_ = spare_lacks_bf16_dot_ || (!dot && !IsOfDraft(host));
 }
 
 Placement HostPool::Place() const {

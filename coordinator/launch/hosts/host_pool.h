@@ -44,7 +44,8 @@ class HostPool {
   absl::Duration longest_wait() const;
 
   // While asking: handles answers, `waited` after the previous call. True when asking has ended: all hosts of the
-  // previous launch (at first, all) answered and the others had their chance, or patience was over; TCP was tried.
+  // previous launch (at first, all) answered and the others had their chance, or patience was over; TCP was tried. One
+  // that is the draft's alone is among the others: the job can do without.
   bool Advance(absl::Duration waited);
 
   // On the hosts that are not left out; fewer stages than planned, possibly none, where slots are missing.
@@ -54,7 +55,7 @@ class HostPool {
   std::vector<std::string> News() const { return news_; }
   // "node3: ...; node5: ..."
   std::string DescribeLeftOut() const;
-  // A host that may take stages later has no BF16 dot, so no answer may be computed with it.
+  // A host that may take stages later has no BF16 dot, so no answer may be computed with it. A draft computes none.
   bool SpareLacksBf16Dot() const { return spare_lacks_bf16_dot_; }
 
   // A launch of this name (Launcher::name) uses these hosts.
@@ -68,6 +69,8 @@ class HostPool {
   void TryNetwork();
   void ApplyTrial();
   std::string WhyNot(const HostAnswer& answer) const;
+  bool IsOfDraft(const std::string& host) const;  // and of no stage
+  WantedIsa WantedOf(const std::string& host) const;
   // `hello`: of a host that can be used.
   void SetUsable(const std::string& host, const std::string& why_not, const pb::Hello& hello);
 

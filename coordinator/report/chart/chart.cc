@@ -422,9 +422,11 @@ std::string DrawXyChart(const XyChart& chart, bool with_title) {
 std::string DrawRowChart(const RowChart& chart, bool with_title) {
   SvgCanvas canvas;
   for (size_t i = 0; i < chart.parts.size(); ++i) {
-    if (chart.parts[i].fill == PartFill::kSolid) continue;
-    const bool lines = chart.parts[i].fill == PartFill::kLines;
-    canvas.DefinePattern(PatternId(chart, i), lines ? SvgCanvas::Pattern::kLines : SvgCanvas::Pattern::kDots, kBarInk);
+    using Pattern = SvgCanvas::Pattern;
+    const PartFill fill = chart.parts[i].fill;
+    if (fill == PartFill::kSolid) continue;
+    const Pattern lines = fill == PartFill::kLines ? Pattern::kLines : Pattern::kCrosses;
+    canvas.DefinePattern(PatternId(chart, i), fill == PartFill::kDots ? Pattern::kDots : lines, kBarInk);
   }
   double top = DrawHead(&canvas, with_title ? chart.title : "", chart.remark, RowLegend(chart)) + 2;
   const RowLayout layout = LayoutOf(chart);

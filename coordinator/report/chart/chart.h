@@ -83,7 +83,7 @@ inline constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 
 // A chart of rows, one below the other, over one axis: bars of one or more parts, and markers. A row's name stands on a
 // line of its own above it, so that a long one can be read on a phone too.
-enum class PartFill { kSolid, kLines, kDots };
+enum class PartFill { kSolid, kLines, kDots, kCrosses };
 
 struct RowPart {
   std::string label;

@@ -199,12 +199,13 @@ void SvgCanvas::BeginTooltip(absl::string_view text) {
 void SvgCanvas::EndTooltip() { body_ += "</g>\n"; }
 
 void SvgCanvas::DefinePattern(absl::string_view id, Pattern pattern, absl::string_view colour) {
-  const bool lines = pattern == Pattern::kLines;
   absl::StrAppend(&body_, "<defs><pattern id=\"", EscapeMarkup(id), "\" width=\"5\" height=\"5\" ",
                   "patternUnits=\"userSpaceOnUse\"><rect width=\"5\" height=\"5\" fill=\"#fff\"/>");
-  if (lines) {
+  if (pattern == Pattern::kLines) {
     absl::StrAppend(&body_, "<path d=\"M-1,1 l2,-2 M0,5 l5,-5 M4,6 l2,-2\" stroke=\"", colour,
                     "\" stroke-width=\"1.7\"/>");
+  } else if (pattern == Pattern::kCrosses) {
+    absl::StrAppend(&body_, "<path d=\"M0,0 l5,5 M0,5 l5,-5\" stroke=\"", colour, "\" stroke-width=\"0.8\"/>");
   } else {
     absl::StrAppend(&body_, "<circle cx=\"2.5\" cy=\"2.5\" r=\"0.8\" fill=\"", colour, "\"/>");
   }

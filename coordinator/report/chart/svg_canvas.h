@@ -54,8 +54,9 @@ class SvgCanvas {
   // What is drawn between the two shows this text when a pointer rests on it.
   void BeginTooltip(absl::string_view text);
   void EndTooltip();
-  // A pattern for `fill="url(#id)"`; `id` is unique on the page. Lines from lower left to upper right, or dots.
-  enum class Pattern { kLines, kDots };
+  // A pattern for `fill="url(#id)"`; `id` is unique on the page. Lines from lower left to upper right, dots, or
+  // lines both ways.
+  enum class Pattern { kLines, kDots, kCrosses };
   void DefinePattern(absl::string_view id, Pattern pattern, absl::string_view colour);
 
   // `name`: what the picture shows, for readers who do not see it.

@@ -16,6 +16,7 @@ constexpr std::array<double, 3> kDoubt = {0, 0.5, 0.5};
 
 constexpr double kErrors = 2;          // standard errors
 constexpr double kOutsideMemory = 16;  // results
+constexpr double kRowsMemory = 4096;   // results that tell nothing of b in which half of it is forgotten
 
 std::vector<int> StagesOfHost(const std::vector<int>& host_of_stage) {
   std::map<int, int> stages;
@@ -35,16 +36,18 @@ int64_t CappedByRoundTrip(int64_t us, const GroupCosts::Result& result) {
 
 GroupCosts::GroupCosts(const std::vector<int>& host_of_stage, ReadCurve reads, double idle_us)
     : host_stages_(StagesOfHost(host_of_stage)),
+      shares_hosts_(std::any_of(host_stages_.begin(), host_stages_.end(), [](int stages) { return stages > 1; })),
       reads_(reads),
       idle_us_(idle_us),
       latest_(host_of_stage.size()),
       costs_(host_of_stage.size()),
+      prompt_us_(host_of_stage.size()),
       free_us_(host_of_stage.size()) {
   CHECK(!host_of_stage.empty());
 }
 
 void GroupCosts::Seen::Scale(double part) {
-  for (double* sum : {&weight, &rows, &rows_squared, &reads, &reads_squared, &reads_rows}) *sum *= part;
+  for (double* sum : {&weight, &rows, &rows_squared, &reads, &reads_squared, &reads_rows, &outside_us}) *sum *= part;
   for (std::vector<double>* sums : {&time_us, &reads_time_us, &rows_time_us, &time_squared}) {
     for (double& sum : *sums) sum *= part;
   }
@@ -53,9 +56,14 @@ void GroupCosts::Seen::Scale(double part) {
 bool GroupCosts::Confirmed(const Result& result) {
   CHECK_EQ(result.times.size(), host_stages_.size());
   const bool teaches = result.prefill_rows == 0 && result.decode_rows > 0 && result.void_rows == 0;
-  if (teaches) {
-    LearnOutside(result);
-    Learn(result);
+  if (teaches) Learn(result);
+  const auto rows = static_cast<double>(result.prefill_rows + result.decode_rows);
+  if (result.prefill_rows > 0 && rows > prompt_rows_) {
+    prompt_rows_ = rows;
+    for (size_t stage = 0; stage < prompt_us_.size(); ++stage) {
+      const StageTimes& times = result.times[stage];
+      prompt_us_[stage] = static_cast<double>(CappedByRoundTrip(times.end_us - times.start_us, result));
+    }
   }
   for (size_t stage = 0; stage < free_us_.size(); ++stage) free_us_[stage] = result.times[stage].end_us;
   return teaches;
@@ -63,12 +71,14 @@ bool GroupCosts::Confirmed(const Result& result) {
 
 void GroupCosts::Learn(const Result& result) {
   Seen& seen = seen_.try_emplace(std::max(result.in_flight, 1), host_stages_.size()).first->second;
-  for (Seen* sums : {&seen, &latest_}) Learn(result, sums);
+  const double outside_us = OutsideOf(result);
+  outside_us_ = outside_us_.value_or(outside_us) + (outside_us - outside_us_.value_or(outside_us)) / kOutsideMemory;
+  for (Seen* sums : {&seen, &latest_}) Learn(result, outside_us, sums);
   beside_ += result.in_flight > 1 ? 1 : 0;
   fitted_ = false;
 }
 
-void GroupCosts::Learn(const Result& result, Seen* seen) {
+void GroupCosts::Learn(const Result& result, double outside_us, Seen* seen) {
   static const double keep = std::exp2(-1.0 / kMemory);
   const auto rows = static_cast<double>(result.decode_rows);
   const double reads = reads_.Of(rows);
@@ -80,6 +90,7 @@ void GroupCosts::Learn(const Result& result, Seen* seen) {
   seen->reads += reads;
   seen->reads_squared += reads * reads;
   seen->reads_rows += reads * rows;
+  seen->outside_us += outside_us;
   for (size_t stage = 0; stage < host_stages_.size(); ++stage) {
     const StageTimes& times = result.times[stage];
     const auto time_us = static_cast<double>(CappedByRoundTrip(times.end_us - times.start_us, result));
@@ -92,7 +103,7 @@ void GroupCosts::Learn(const Result& result, Seen* seen) {
 }
 
 // What its micro-batch took beyond computing and waiting for a stage that computed another.
-void GroupCosts::LearnOutside(const Result& result) {
+double GroupCosts::OutsideOf(const Result& result) const {
   double outside_us = static_cast<double>(result.round_trip_us);
   for (size_t stage = 0; stage < free_us_.size(); ++stage) {
     const StageTimes& times = result.times[stage];
@@ -100,8 +111,7 @@ void GroupCosts::LearnOutside(const Result& result) {
     outside_us -=
         static_cast<double>(CappedByRoundTrip(std::min(free_us_[stage], times.start_us) - times.received_us, result));
   }
-  outside_us = std::max(outside_us, 0.0);
-  outside_us_ = outside_us_.value_or(outside_us) + (outside_us - outside_us_.value_or(outside_us)) / kOutsideMemory;
+  return std::max(outside_us, 0.0);
 }
 
 int64_t GroupCosts::results(int32_t in_flight) const {
@@ -124,6 +134,12 @@ double GroupCosts::Share(int32_t in_flight) const {
 void GroupCosts::Refit() {
   if (fitted_) return;
   fitted_ = true;
+  // Results of one number of rows say nothing of b: then it stays, for the most part, what it was. Forgotten as fast as
+  // all else, it was found out anew every 600 results, by micro-batches that took twice as long.
+  const bool first = fitted_results_ == 0;
+  const double rows_doubt =
+      kDoubt[2] * std::exp2(-static_cast<double>(latest_.results - fitted_results_) / kRowsMemory);
+  fitted_results_ = latest_.results;
   // The features of all stages of a host are alike, and those of a host with k others k times those with one.
   LeastSquares<3> shared;  // the features alone, with an overlap of Share()
   std::vector<std::array<double, 3>> with_time(host_stages_.size());
@@ -151,16 +167,25 @@ void GroupCosts::Refit() {
       }
       sums.with_value[i] = with_time[stage][i] * factor[i];
     }
+    sums.with_value[2] += rows_doubt * (first ? RowOfPrompt(stage) : costs_[stage].b);
     const std::array<double, 3> solution = sums.Solve(kDoubt);
     costs_[stage] = {solution[0], solution[1], solution[2]};
   }
 }
 
+double GroupCosts::RowOfPrompt(size_t stage) const {
+  const double rows = latest_.rows / latest_.weight, reads = latest_.reads / latest_.weight;
+  if (prompt_rows_ <= rows) return 0;
+  const double reading_us = latest_.time_us[stage] / latest_.weight * reads_.Of(prompt_rows_) / reads;
+  return std::max(0.0, (prompt_us_[stage] - reading_us) / (prompt_rows_ - rows));
+}
+
 template <typename Reading>
-double GroupCosts::RoundOf(int64_t decoding, int32_t groups, double largest, const Reading& reading) const {
+double GroupCosts::RoundOf(int64_t decoding, int32_t groups, double largest, double outside_us,
+                           const Reading& reading) const {
   const auto rows = static_cast<double>(decoding);
   const double reads = reads_.Of(rows / groups), reads_of_largest = reads_.Of(largest);
-  double slowest = 0, way = outside_us_.value_or(0);
+  double slowest = 0, way = outside_us;
   for (size_t stage = 0; stage < costs_.size(); ++stage) {
     const double b = costs_[stage].b, reading_us = reading(stage);
     slowest = std::max(slowest, groups * reading_us * reads + b * rows);
@@ -177,14 +202,14 @@ double GroupCosts::OwnReading(const Seen& seen, size_t stage) const {
 double GroupCosts::RoundUs(int64_t decoding, int32_t groups) const {
   const auto seen = seen_.find(groups);
   const double largest = std::ceil(static_cast<double>(decoding) / groups);
-  return RoundOf(decoding, groups, largest, [&](size_t stage) {
+  return RoundOf(decoding, groups, largest, outside_us_.value_or(0), [&](size_t stage) {
     if (seen != seen_.end()) return OwnReading(seen->second, stage);
     return costs_[stage].a + costs_[stage].g * Overlap(stage, groups);
   });
 }
 
 double GroupCosts::LoopUs(int64_t rows, int32_t in_flight, int64_t largest, Beside beside) const {
-  return RoundOf(rows, in_flight, static_cast<double>(largest),
+  return RoundOf(rows, in_flight, static_cast<double>(largest), LoopOutside(in_flight, beside),
                  [&](size_t stage) { return LoopReading(stage, in_flight, beside); });
 }
 
@@ -198,8 +223,11 @@ double GroupCosts::LoopReading(size_t stage, int32_t in_flight, Beside beside) c
   return cost.a + std::max(cost.g, turns) * Overlap(stage, in_flight);
 }
 
-bool GroupCosts::shares_hosts() const {
-  return std::any_of(host_stages_.begin(), host_stages_.end(), [](int stages) { return stages > 1; });
+double GroupCosts::LoopOutside(int32_t in_flight, Beside beside) const {
+  const auto seen = seen_.find(in_flight);
+  const bool own = seen != seen_.end() && seen->second.results >= kOwnNeeded;
+  if (!own || !shares_hosts_ || beside == Beside::kAlone) return outside_us_.value_or(0);
+  return seen->second.outside_us / seen->second.weight;
 }
 
 double GroupCosts::LeastRoundUs(int64_t decoding, int32_t groups, int32_t now, bool own) const {

@@ -16,7 +16,9 @@
 //
 // Each stage's a, g and b are non-negative least squares (least_squares.h) over all m. Results with the same m lose
 // half their weight in kMemory results, to follow growing contexts and other load; different m do not age each other,
-// since one m alone cannot tell g and b from a. For an observed G, its own mean without b's part is its a + g * o(G).
+// since one m alone cannot tell g and b from a. While all have the same rows, b stays what it was; at first it is a
+// row's of the largest micro-batch with prompt rows. For an observed G, its own mean without b's part is its a + g *
+// o(G).
 //
 // Lower bound of T(G), from K micro-batches in flight with mean rows r_K and mean time t_K:
 //   t(r, G) >= c * (t_K - b * r_K) * w(r) / w_K + b * r,    c = (1 + o(G)) / (1 + o(K)) where G < K, else 1
@@ -32,6 +34,8 @@
 //   stage alone on its host       a and b of the latest results, whatever was in flight: its g has no part
 //   stage that shares its host    its own mean of so many in flight, however few results; else a + g * o(m)
 //   before g is known             its stages take turns: g is a, but for the part of it that uses no core
+//   h, where any share a host     its own mean of so many in flight, too: hops and the coordinator use the same cores.
+//                                 Two stages of 70 us on two cores: 160 us with one in flight, 350 with three
 
 #include <cstddef>
 #include <cstdint>
@@ -63,8 +67,8 @@ class GroupCosts {
     absl::Span<const StageTimes> times;  // [stages]
     int64_t void_rows = 0;               // of decode_rows
   };
-  // Results in order. Returns whether it was learned from: those with prompt rows are not, nor those with void rows,
-  // which skip the output head.
+  // Results in order. Returns whether it was learned from: those with prompt rows are not, but for b, nor those with
+  // void rows, which skip the output head.
   bool Confirmed(const Result& result);
 
   int64_t results(int32_t in_flight) const;  // that were learned from
@@ -83,8 +87,8 @@ class GroupCosts {
   double LeastRoundUs(int64_t decoding, int32_t groups, int32_t now, bool own) const;
 
   int stages() const { return static_cast<int>(host_stages_.size()); }
-  bool shares_hosts() const;                   // whether any two stages do
-  uint64_t visits() const { return visits_; }  // of a stage's figures, by all of the above
+  bool shares_hosts() const { return shares_hosts_; }  // whether any two stages do
+  uint64_t visits() const { return visits_; }          // of a stage's figures, by all of the above
 
  private:
   // What was seen with so many micro-batches in flight: sums whose weights halve in kMemory results.
@@ -95,6 +99,7 @@ class GroupCosts {
     int64_t results = 0;
     double weight = 0, rows = 0, rows_squared = 0;
     double reads = 0, reads_squared = 0, reads_rows = 0;                     // of w
+    double outside_us = 0;                                                   // of h
     std::vector<double> time_us, reads_time_us, rows_time_us, time_squared;  // [stages]
   };
   struct Cost {
@@ -103,27 +108,33 @@ class GroupCosts {
   using SeenOf = std::map<int32_t, Seen>;
 
   void Learn(const Result& result);
-  void Learn(const Result& result, Seen* seen);
-  void LearnOutside(const Result& result);
-  // T, whose stages take Reading(stage) to read what one row needs.
+  void Learn(const Result& result, double outside_us, Seen* seen);
+  double OutsideOf(const Result& result) const;
+  // T, whose h is `outside_us` and whose stages take Reading(stage) to read what one row needs.
   template <typename Reading>
-  double RoundOf(int64_t rows, int32_t in_flight, double largest, const Reading& reading) const;
+  double RoundOf(int64_t rows, int32_t in_flight, double largest, double outside_us, const Reading& reading) const;
+  double RowOfPrompt(size_t stage) const;                   // b, by prompt rows; 0: they do not tell
   double OwnReading(const Seen& seen, size_t stage) const;  // a + g * o(m), as `seen` was
   double LoopReading(size_t stage, int32_t in_flight, Beside beside) const;
+  double LoopOutside(int32_t in_flight, Beside beside) const;
   double Overlap(size_t stage, int32_t in_flight) const { return (host_stages_[stage] - 1) * Share(in_flight); }
   double Share(int32_t in_flight) const;  // of the other stages: those that compute meanwhile
   double LeastRoundBy(const SeenOf::value_type& known, int64_t decoding, int32_t groups) const;
 
   const std::vector<int> host_stages_;  // by stage: stages of its host
+  const bool shares_hosts_;
   const ReadCurve reads_;
   const double idle_us_;
   SeenOf seen_;                       // by micro-batches in flight
   Seen latest_;                       // whatever was in flight
   int64_t beside_ = 0;                // results with several in flight
   std::vector<Cost> costs_;           // by stage; of the last Refit
+  double prompt_rows_ = 0;            // of the largest result with any: all its rows
+  std::vector<double> prompt_us_;     // by stage: its time
   std::vector<int64_t> free_us_;      // by stage, its clock: the end of what it computed last
   std::optional<double> outside_us_;  // h
   bool fitted_ = true;                // costs_ are of all that was learned
+  int64_t fitted_results_ = 0;        // latest_'s, at the last Refit
   mutable uint64_t visits_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -81,13 +82,15 @@ GroupChoice GroupPlanner::Choose(int64_t decoding, const GuessShares& shares, do
     return {.groups = pinned ? options_.groups : groups};
   }
   const bool other = groups != chosen_beside_ || 8 * std::abs(decoding - chosen_for_) > chosen_for_;
-  const bool due =
-      guesses_.OnTrial() ? guesses_.TrialOver(results_) : results_ >= chosen_ + std::max<int64_t>(kRefit, groups);
+  const bool due = guesses_.OnTrial() ? guesses_.TrialOver(results_) : results_ >= next_look_;
   if (!other && !due) return choice_;
   costs_.Refit();
-  choice_ = guesses_.Choose({decoding, shares, guess_us, groups, pinned}, results_);
+  const GroupChoice before =
+      std::exchange(choice_, guesses_.Choose({decoding, shares, guess_us, groups, pinned}, results_));
   if (pinned && choice_.guess_places == 0) choice_.groups = options_.groups;
-  chosen_ = results_;
+  // What a new choice costs is seen once the second trip is over, and may be far more than was expected.
+  const int64_t gap = std::max<int64_t>(kRefit, groups);
+  next_look_ = results_ + (choice_ == before ? gap : std::min<int64_t>(gap, 2 * choice_.guess_places));
   chosen_for_ = decoding;
   chosen_beside_ = groups;
   return choice_;

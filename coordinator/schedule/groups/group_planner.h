@@ -106,7 +106,7 @@ class GroupPlanner {
   std::optional<Trial> trial_;
   std::map<int32_t, Tried> tried_;  // by groups
   GroupChoice choice_;              // the last one
-  int64_t chosen_ = 0;              // results_ then
+  int64_t next_look_ = 0;           // results_ at which it is due
   int64_t chosen_for_ = 0;          // decoding
   int32_t chosen_beside_ = 0;       // groups without guesses
   int32_t steady_groups_ = 0;       // groups without guesses now

@@ -51,6 +51,9 @@ std::optional<GuessPlanner::Option> GuessPlanner::OptionOf(const Load& load, con
   const double loop_us =
       std::max(costs_->LoopUs(rows, option.choice.guess_places, share, beside), choice.guess_rows * load.guess_us);
   const double spared = 1 - 1.0 / choice.guess_rows;  // of a loop, by a right guess
+  // All rows are taken to be alike. Those of a long context take longer, but micro-batches keep their order: everybody
+  // waits for these rows' way through all stages, without guesses, too. A mean time falls short of that way by more
+  // than of what the slowest stage does in a loop, so the bound errs on the safe side.
   const double longest_us =
       loop_us * (guessing < load.decoding ? 1 : 1 - ShareAcceptance(static_cast<size_t>(worst)) * spared);
   if (longest_us > without_us_ * (1 + kMostLoss)) return std::nullopt;

@@ -5,6 +5,7 @@
 
 #include "common/json/json_value.h"
 #include "common/wire/job_proto.h"
+#include "coordinator/session/run_summary.h"
 
 namespace stagecoach {
 namespace {
@@ -70,6 +71,22 @@ Json StageJson(const SessionStatus& status, int stage) {
   return json;
 }
 
+Json DraftJson(const SessionStatus& status) {
+  const pb::StageSummary& agreed = status.ready.draft();
+  const pb::GuesserStatistics& guesses = DraftGuesses(status.statistics);
+  return {{"rank", agreed.rank()},
+          {"host", agreed.host()},
+          {"pid", agreed.pid()},
+          {"threads", agreed.threads()},
+          {"isa", InstructionSetName(agreed.isa())},
+          {"weight_bytes", agreed.weight_bytes()},
+          {"kv_bytes", agreed.kv_bytes()},
+          {"scratch_bytes", agreed.scratch_bytes()},
+          {"resident_bytes", std::max(agreed.resident_bytes(), status.engine.statistics().draft().resident_bytes())},
+          {"guesses", guesses.tried()},
+          {"guesses_right", guesses.right()}};
+}
+
 Json HopJson(const SessionStatus& status, int stage) {
   const int64_t hop_us = StageOf(status.engine.statistics(), stage).hop_us();
   Json json = {{"from", stage}, {"to", "coordinator"}, {"us", nullptr}};
@@ -119,7 +136,7 @@ Json ClusterJson(const SessionStatus& status, const ClusterFacts& facts) {
     hops.push_back(HopJson(status, stage));
   }
   const int64_t waiting = std::max<int64_t>(0, status.unfinished - engine.requests_running());
-  return {
+  Json json = {
       {"state", StateName(status.state)},
       {"model", std::move(model)},
       {"load", std::move(load)},
@@ -132,6 +149,8 @@ Json ClusterJson(const SessionStatus& status, const ClusterFacts& facts) {
       {"kv", KvJson(status)},
       {"stages", std::move(stages)},
       {"hops", std::move(hops)}};
+  if (status.ready.has_draft()) json["draft"] = DraftJson(status);
+  return json;
 }
 
 }  // namespace stagecoach

@@ -25,6 +25,8 @@
 //                    cpus: numbers, empty when not bound; up: its job runs and it was heard of in time;
 //                    heartbeat_age_ms: null while no job runs; busy_s, wait_s, send_s: sums over all jobs of its
 //                    computing, of its idling while there was work, of its sends
+//   draft            of a job that has one: {rank, host, pid, threads, isa, weight_bytes, kv_bytes, scratch_bytes,
+//                    resident_bytes, guesses, guesses_right}; the last two in all jobs, of those that were judged
 //   hops             one a stage, what it sends on: [{from, to, us, bytes}]; to: the next stage, or "coordinator" after
 //                    the last; us: how long a send took of late, null before one; bytes: sent in all jobs
 //

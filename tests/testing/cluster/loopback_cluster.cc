@@ -18,6 +18,7 @@
 #include "common/wire/job_proto.h"
 #include "coordinator/channel/engine_channel.h"
 #include "coordinator/job/run_engine.h"
+#include "coordinator/pipeline/roster.h"
 #include "stage_worker/kernels/kernels.h"
 #include "stage_worker/kernels/select.h"
 #include "stage_worker/stage_loop.h"
@@ -106,7 +107,8 @@ class Front {
 
   absl::Status Take(const pb::EngineMessage& message) {
     if (message.has_failed()) {
-      return absl::Status(static_cast<absl::StatusCode>(message.failed().code()), message.failed().message());
+      const absl::Status status(static_cast<absl::StatusCode>(message.failed().code()), message.failed().message());
+      return message.failed().has_stage() ? WithStage(message.failed().stage(), status) : status;
     }
     if (message.has_ready()) run_.ready = message.ready();
     for (const pb::TokenDelta& delta : message.events().tokens()) RETURN_IF_ERROR(TakeTokens(delta));
@@ -214,6 +216,7 @@ pb::ConfigureJob DefaultJob(const std::string& model_path) {
   settings.threads = 1;
   settings.policy = Policy::kInterleaved;
   settings.prefix_caching = false;
+  settings.speculate = Speculate::kOff;  // how many are sent depends on the time that steps take
   SetJobSettings(settings, &job);
   return job;
 }

@@ -57,8 +57,8 @@ pb::ConfigureJob DefaultJob(const std::string& model_path);
 // Who guesses the tokens of a request, in place of the job's own guessers.
 using GuesserHook = std::function<std::unique_ptr<Guesser>(const Sequence&)>;
 
-// Runs all requests at once; the status is the JobFailed the engine reported, with its code. preempt_at_output: every
-// sequence is preempted once, at so many new tokens; 0: never.
+// Runs all requests at once; the status is the JobFailed the engine reported, with its code and stage.
+// preempt_at_output: every sequence is preempted once, at so many new tokens; 0: never.
 absl::StatusOr<ClusterRun> RunCluster(int stages, const pb::ConfigureJob& job,
                                       const std::vector<ClusterRequest>& requests, FaultHook faults = nullptr,
                                       int64_t preempt_at_output = 0, GuesserHook guesser = nullptr);

@@ -1,6 +1,8 @@
 // Guesses change no answer: identical tokens and log-probabilities, bit for bit, whoever guesses what. The suite runs
 // so many points of the product of the dimensions that any values of three of them meet (a covering array); the
-// campaign every_cut runs the whole product, guesses_and_kills (supervision_test.cc) stages killed in mid-guess.
+// campaign every_cut runs the whole product. A draft has one layer less than the model. Whoever stops a request at a
+// text cancels it, as is done here; e2e/speculation_test.cc has a stop string that ends inside a guess. Stages that are
+// killed in mid-guess are in supervision_test.cc, and all of them in the campaign guesses_and_kills.
 
 #include <algorithm>
 #include <array>
@@ -34,7 +36,7 @@ constexpr int kGuessVocab = 320, kGuessEnd = 319, kGuessBlock = 16;
 constexpr int kMostAtOnce = 8, kNewTokens = 24;
 constexpr int kStopAt = 9, kPreemptAt = 3;  // output tokens
 
-enum Who { kNobody, kSuffixes, kAlwaysWrong, kRightAtRandom, kOutsideOfTheVocabulary };
+enum Who { kNobody, kSuffixes, kDraft, kAlwaysWrong, kRightAtRandom, kOutsideOfTheVocabulary };
 enum Stop { kNoStop, kStopToken, kCancel };
 constexpr std::array<const char*, 4> kModels = {"qwen3", "gemma3", "deepseek2", "qwen35moe"};  // dense, windows,
                                                                                                // latent, recurrent
@@ -42,11 +44,12 @@ constexpr std::array<int, 3> kBatches = {1, 3, kMostAtOnce};
 
 // A value of each dimension.
 enum Dimension { kWho, kModel, kStages, kSampled, kBatch, kPreempted, kCached, kGrammar, kStop, kRows, kDimensions };
-constexpr std::array<int, kDimensions> kValues = {5, kModels.size(), 4, 2, kBatches.size(), 2, 2, 2, 3, 3};
+constexpr std::array<int, kDimensions> kValues = {6, kModels.size(), 4, 2, kBatches.size(), 2, 2, 2, 3, 3};
 using GuessPoint = std::array<int, kDimensions>;
 
 std::string NameOfPoint(const GuessPoint& p) {
-  constexpr std::array<const char*, 5> who = {"nobody", "suffixes", "always wrong", "right at random", "outside"};
+  constexpr std::array<const char*, 6> who = {"nobody",       "suffixes",        "draft",
+                                              "always wrong", "right at random", "outside"};
   constexpr std::array<const char*, 3> stops = {"", ", stop token", ", cancelled"};
   return absl::StrCat(who[static_cast<size_t>(p[kWho])], ", ", kModels[static_cast<size_t>(p[kModel])], ", ",
                       1 + p[kStages], " stages, ", kBatches[static_cast<size_t>(p[kBatch])], " at once, ", 2 + p[kRows],
@@ -223,6 +226,8 @@ class GuessedAnswers : public ::testing::Test {
       options.layers = std::max<int64_t>(options.layers, 4);
       options.vocab = kGuessVocab;
       paths_.push_back(testing::WriteTinyArchitecture(directory_.File(absl::StrCat(name, ".gguf")), options));
+      --options.layers;
+      drafts_.push_back(testing::WriteTinyArchitecture(directory_.File(absl::StrCat(name, "-draft.gguf")), options));
     }
   }
 
@@ -234,19 +239,21 @@ class GuessedAnswers : public ::testing::Test {
     return *work;
   }
 
-  // Every sequence has the point's rows in flight as often as anything is guessed, whatever that costs.
+  // Every sequence has the point's rows in flight as often as anything is guessed, whatever that costs. Beside the
+  // groups one sequence has places for all of them.
   pb::ConfigureJob JobOf(const GuessPoint& p) const {
     pb::ConfigureJob job = PlainJob(paths_[static_cast<size_t>(p[kModel])]);
     job.set_prefix_caching(p[kCached] != 0);
-    job.set_speculate(p[kWho] == kNobody ? "off" : "suffix");
+    job.set_speculate(p[kWho] == kNobody ? "off" : p[kWho] == kDraft ? "draft" : "suffix");
+    if (p[kWho] == kDraft) job.set_draft_model_path(drafts_[static_cast<size_t>(p[kModel])]);
     job.set_guess_rows(2 + p[kRows]);
-    job.set_micro_batches(std::max(1 + p[kStages], 2 + p[kRows]));
     job.set_decode_groups(std::min(2, kBatches[static_cast<size_t>(p[kBatch])]));
+    job.set_micro_batches(std::max(1 + p[kStages], job.decode_groups() + 1 + p[kRows]));
     return job;
   }
 
   static testing::GuesserHook HookOf(const GuessPoint& p, const GuessedWork& work) {
-    if (p[kWho] <= kSuffixes) return nullptr;
+    if (p[kWho] <= kDraft) return nullptr;
     std::map<std::vector<TokenId>, std::vector<TokenId>> answers;
     for (size_t i = 0; i < work.requests.size(); ++i) {
       answers[{work.requests[i].prompt.begin(), work.requests[i].prompt.end()}] = AnswerOf(work.answers[i]);
@@ -277,7 +284,7 @@ class GuessedAnswers : public ::testing::Test {
       requests.back().after_others = true;
       expected.push_back(work.answers[later]);
     }
-    const auto run = testing::RunCluster(1 + p[kStages], JobOf(p), requests, nullptr,
+    const auto run = testing::RunCluster(1 + p[kStages] + (p[kWho] == kDraft ? 1 : 0), JobOf(p), requests, nullptr,
                                          p[kPreempted] != 0 ? kPreemptAt : 0, HookOf(p, work));
     ASSERT_TRUE(run.ok()) << run.status();
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -300,6 +307,7 @@ class GuessedAnswers : public ::testing::Test {
     counts.right += job.guesses_right();
     counts.voids += job.guesses_void();
     EXPECT_LE(job.guesses_right() + job.guesses_void(), job.guesses());
+    EXPECT_TRUE(job.guesses() > 0 || p[kWho] < kAlwaysWrong);
     EXPECT_TRUE(job.guesses_void() > 0 || job.void_s() == 0) << job.void_s();
   }
 
@@ -314,7 +322,7 @@ class GuessedAnswers : public ::testing::Test {
     uint64_t guesses = 0, right = 0, voids = 0;
   };
   const testing::TempDir directory_;
-  std::vector<std::string> paths_;                                  // [kModels]
+  std::vector<std::string> paths_, drafts_;                         // [kModels]
   std::map<std::array<int, 3>, std::optional<GuessedWork>> works_;  // by model, sampled and grammar
   std::map<int, Counts> counts_;                                    // by who guesses
 };
@@ -322,9 +330,25 @@ class GuessedAnswers : public ::testing::Test {
 TEST_F(GuessedAnswers, AreTheSameBitsWhateverIsGuessed) {
   CheckAll(CoveringPoints(kStrengthOfGuesses).Take());
   EXPECT_EQ(counts_[kNobody].guesses, 0u);
-  for (const Who who : {kSuffixes, kRightAtRandom, kOutsideOfTheVocabulary}) EXPECT_GT(counts_[who].right, 0u) << who;
-  for (const Who who : {kSuffixes, kRightAtRandom, kAlwaysWrong}) EXPECT_GT(counts_[who].voids, 0u) << who;
+  for (const Who who : {kSuffixes, kDraft, kRightAtRandom, kOutsideOfTheVocabulary})
+    EXPECT_GT(counts_[who].right, 0u) << who;
+  for (const Who who : {kSuffixes, kDraft, kRightAtRandom, kAlwaysWrong}) EXPECT_GT(counts_[who].voids, 0u) << who;
   EXPECT_EQ(counts_[kAlwaysWrong].right, 0u);
+}
+
+// Also where as many groups as there are stages go round: each has a place for guesses besides.
+TEST_F(GuessedAnswers, OfManyAtOnceAreSentBesideGroupsThatAreGiven) {
+  for (int stages = 0; stages < kValues[kStages]; ++stages) {
+    for (int rows = 0; rows < kValues[kRows]; ++rows) {
+      GuessPoint p = {kRightAtRandom, 0, stages, 0, static_cast<int>(kBatches.size()) - 1};
+      p[kRows] = rows;
+      const GuessedWork& work = WorkOf(p);
+      const std::vector<ClusterRequest> at_once(work.requests.begin(), work.requests.begin() + kMostAtOnce);
+      const auto run = testing::RunCluster(1 + stages, JobOf(p), at_once, nullptr, 0, HookOf(p, work));
+      ASSERT_TRUE(run.ok()) << run.status();
+      EXPECT_GT(run->statistics.guesses_right(), uint64_t{kMostAtOnce} * kNewTokens / 4) << NameOfPoint(p);
+    }
+  }
 }
 
 // The row that fills a block is a guess: what it computed is known to the cache once the guess has held, and only then.

@@ -76,6 +76,16 @@ TEST(CommandLine, ShowsAVerbsDefaultsAndAnExample) {
   EXPECT_THAT(Parse({"help", "trace", "summary"}).output, HasSubstr("--json"));
 }
 
+TEST(CommandLine, TokensAreGuessedUnlessTextsAreMadeUpOrNoneAreSampled) {
+  const std::string option = "--speculate off|auto|suffix|draft=";
+  for (const char* verb : {"generate", "chat", "serve", "batch", "verify"}) {
+    EXPECT_THAT(Parse({"help", verb}).output, HasSubstr(option + "auto")) << verb;
+  }
+  for (const char* verb : {"bench", "perplexity"}) {
+    EXPECT_THAT(Parse({"help", verb}).output, HasSubstr(option + "off")) << verb;
+  }
+}
+
 TEST(CommandLine, EveryVerbHasAnExampleThatParses) {
   for (const std::unique_ptr<Verb>& verb : AllVerbs()) {
     EXPECT_FALSE(std::string(verb->summary()).empty());

@@ -75,6 +75,28 @@ TEST(Statistics, NameTheStagesWhoseWeightsAreNotInHugePages) {
   EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("huge pages"))) << "too few to matter";
 }
 
+TEST(Statistics, HaveTheDraftBesideTheStages) {
+  RunSummary summary = TwoStages();
+  EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("draft")));
+  EXPECT_TRUE(DraftJson(summary).is_null());
+  pb::StageSummary* draft = summary.job->mutable_draft();
+  draft->set_host("gamma");
+  draft->set_last_layer(3);
+  draft->set_threads(2);
+  draft->set_resident_bytes(uint64_t{12} << 20);
+  summary.job->set_guesses(21);
+  pb::GuesserStatistics* guesses = summary.job->add_guessers();
+  guesses->set_name("draft");
+  guesses->set_tried(20);
+  guesses->set_right(12);
+  EXPECT_THAT(StatisticsText(summary), ContainsRegex("\ndraft  gamma +0-2 +2 +any .* 12\\.0\n"));
+  const Json json = DraftJson(summary);
+  EXPECT_EQ(json["host"], "gamma");
+  EXPECT_EQ(json["resident_bytes"], uint64_t{12} << 20);
+  EXPECT_EQ(json["guesses"], 20);
+  EXPECT_EQ(json["guesses_right"], 12);
+}
+
 TEST(Statistics, SayWhatGuessesGaveAndCost) {
   RunSummary summary = TwoStages();
   EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("guesses")));
@@ -95,6 +117,25 @@ TEST(Statistics, SayWhatGuessesGaveAndCost) {
   EXPECT_EQ(sum.guesses_right(), 300u);
   EXPECT_EQ(sum.guesses_void(), 80u);
   EXPECT_DOUBLE_EQ(sum.void_s(), 0.5);
+}
+
+TEST(Statistics, ShowWhatEachStageComputedForVoidRowsApart) {
+  RunSummary summary = TwoStages();
+  EXPECT_FALSE(StagesJson(summary)[0].contains("void_s"));
+  EXPECT_THAT(StatisticsText(summary), Not(HasSubstr("void")));
+  summary.job->set_guesses(200);
+  summary.job->mutable_stages(0)->set_void_s(0.125);
+  summary.job->mutable_stages(1)->set_void_s(0.25);
+  const std::string text = StatisticsText(summary);
+  EXPECT_THAT(text, ContainsRegex("CPUs +compute s +of it void +send s"));
+  EXPECT_THAT(text, ContainsRegex("0 +alpha +0-3 +1 +any +1.000 +0.125 +0.000 +0.000 +50.0 % +7/64 +42.0"))
+      << "it is busy meanwhile";
+  EXPECT_THAT(text, ContainsRegex("any +1.500 +0.250 +0.000 +0.000 +75.0 %"));
+  EXPECT_EQ(StagesJson(summary)[1]["void_s"], 0.25);
+  EXPECT_EQ(StagesJson(summary)[1]["utilisation"], 0.75);
+  pb::JobStatistics sum = *summary.job;
+  AddStatistics(*summary.job, &sum);
+  EXPECT_DOUBLE_EQ(sum.stages(1).void_s(), 0.5);
 }
 
 TEST(Statistics, NameTheGuessersWhereThereAreSeveral) {

@@ -48,6 +48,28 @@ pb::ProbeReport Healthy() {
 
 const std::vector<FileFingerprint> kModel = {{.size_bytes = 5}};
 
+const std::vector<FileFingerprint> kDraft = {{.size_bytes = 3}};
+
+// The same with a draft on a host of its own, to which the last stage sends nothing.
+pb::ProbeReport WithDraft() {
+  pb::ProbeReport report = Healthy();
+  *report.add_hellos() = report.hellos(2);
+  report.mutable_hellos(3)->set_host("c");
+  pb::ProbedStage* draft = report.add_stages();
+  *draft = report.stages(1);
+  draft->set_stage(2);
+  draft->set_draft(true);
+  draft->mutable_model()->mutable_fingerprints(0)->set_size_bytes(3);
+  for (const int from : {-1, 1}) {
+    pb::ProbeLink* link = report.add_links();
+    *link = report.links(0);
+    link->set_from_stage(from);
+    link->set_to_stage(2);
+    if (from == 1) link->set_error("no frame was answered");
+  }
+  return report;
+}
+
 // The one finding that is not ok.
 Finding Only(const pb::ProbeReport& report) {
   Finding only;
@@ -294,6 +316,35 @@ TEST(Findings, AreOneLineEach) {
   const Findings findings = {Finding::Ok("mpirun", "4.1"), Finding::Error("host x", "is gone", "mend it")};
   EXPECT_EQ(FindingsText(findings), "ok       mpirun: 4.1\nerror    host x: is gone; mend it\n");
   EXPECT_THAT(FindingsJson(findings), AllOf(HasSubstr("\"would_run\": false"), HasSubstr("\"fix\": \"mend it\"")));
+}
+
+TEST(Findings, ADraftHasItsOwnFileAndKeepsNoJobFromRunning) {
+  pb::ProbeReport report = WithDraft();
+  Findings findings = FindingsOfReport(report, kModel, kDraft);
+  EXPECT_EQ(VerdictOf(findings), ExitCode::kOk);
+  const std::string text = FindingsText(findings);
+  EXPECT_THAT(text, AllOf(HasSubstr("ok       host c: the draft, 4 cores"),
+                          HasSubstr("the coordinator on front -> the draft on c: latency"),
+                          HasSubstr("ok       the draft on c: sees the same file\n"),
+                          HasSubstr("ok       model: every stage sees the same file\n"), Not(HasSubstr("b -> "))));
+  EXPECT_THAT(text, Not(HasSubstr("warning")));
+  const auto missing = [&] {
+    report.mutable_stages(2)->set_model_code(5);
+    report.mutable_stages(2)->set_model_error("cannot open '/draft.gguf'");
+  };
+  const auto other = [&] { report.mutable_stages(2)->mutable_model()->mutable_fingerprints(0)->set_size_bytes(5); };
+  for (const std::function<void()>& spoil : {std::function<void()>(missing), std::function<void()>(other)}) {
+    report = WithDraft();
+    spoil();
+    findings = FindingsOfReport(report, kModel, kDraft);
+    EXPECT_EQ(VerdictOf(findings), ExitCode::kOk);
+    EXPECT_THAT(FindingsText(findings), AllOf(HasSubstr("warning  the draft on c: "),
+                                              HasSubstr(" (a job goes on without the draft); put the same file there"),
+                                              HasSubstr("every stage sees the same file")));
+  }
+  report = WithDraft();
+  report.mutable_hellos(3)->set_host("b");
+  EXPECT_THAT(FindingsText(FindingsOfReport(report, kModel, kDraft)), HasSubstr("host b: 1 stage and the draft, "));
 }
 
 }  // namespace

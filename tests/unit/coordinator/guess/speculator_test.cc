@@ -16,6 +16,7 @@
 namespace stagecoach {
 namespace {
 
+using testing::GuesserOfPosition;
 using testing::GuessingByPosition;
 using testing::GuessLine;
 using testing::Joined;
@@ -248,6 +249,17 @@ TEST(Speculator, FeedsNothingMoreWhereOpenSequencesHaveEnoughInTheirIndices) {
   EXPECT_EQ(second.Ask(), kNoToken);
 }
 
+TEST(Speculator, ADraftAloneHasNoIndexToFill) {
+  Speculator::Options options = GuessingByPosition([](int64_t position) { return static_cast<TokenId>(position); });
+  options.most_tokens = 20;
+  Speculator speculator(options);
+  speculator.SetRows(4, 0);
+  GuessLine line(&speculator, SpecOf(1, Repeated({1, 2, 3}, 10)));
+  EXPECT_EQ(line.Ask(), 30);
+  line.Come(7);
+  EXPECT_EQ(line.Ask(), 31);
+}
+
 TEST(Speculator, FindsTheOutputOfEndedRequestsOfTheSameSalt) {
   for (const bool cancelled : {false, true}) {
     Speculator speculator({.vocab = 10'000});
@@ -310,6 +322,26 @@ TEST(Speculator, LearnsTheShareOfPositionsThatItHasRightSentOrNot) {
       EXPECT_EQ(speculator.counts()[2].tried > 0, sent);
     }
   }
+}
+
+// Three of four guesses are right, of a draft that guesses at one position in 16; the suffix says something at most.
+TEST(Speculator, LearnsNothingFromPositionsAtWhichADraftRests) {
+  class Resting : public GuesserOfPosition {
+   public:
+    using GuesserOfPosition::GuesserOfPosition;
+    bool rests() const override { return true; }
+  };
+  const auto answer = [](int64_t position) {
+    return position % 16 != 0 ? kNoToken : static_cast<TokenId>(position % 64 == 0 ? 900 : 5);
+  };
+  Speculator speculator({.vocab = 1000, .more = [&](const Sequence&) { return std::make_unique<Resting>(answer); }});
+  GuessLine line(&speculator, SpecOf(1, {0}));
+  std::mt19937 random(29);
+  while (line.sequence().tokens() < 16 * 200) {
+    line.Come(line.sequence().tokens() % 16 == 0 ? 5 : static_cast<TokenId>(random() % 20));
+  }
+  EXPECT_EQ(speculator.shares()[11] + speculator.shares()[12] + speculator.shares()[13], 1)
+      << ::testing::PrintToString(speculator.shares());
 }
 
 TEST(Speculator, AsksAgainAGuesserThatWasWrongForAWhile) {

@@ -11,7 +11,11 @@
 #include "common/gguf/gguf_writer.h"
 #include "common/model/model_description.h"
 #include "common/text/vocabulary.h"
+#include "common/wire/handshake.h"
+#include "common/wire/job_proto.h"
 #include "coordinator/job/draft_setup.h"
+#include "coordinator/job/job_setup.h"
+#include "coordinator/pipeline/roster.h"
 #include "tests/testing/cluster/loopback_cluster.h"
 #include "tests/testing/grammar/toy_grammars.h"
 #include "tests/testing/matchers.h"
@@ -85,6 +89,9 @@ TEST_F(DraftedJob, GuessesRightWhereBothModelsHaveOneDistribution) {
     EXPECT_EQ(job.guesses_void(), 0u) << "greedy and sampled alike";
     ASSERT_EQ(job.guessers_size(), 1);
     EXPECT_EQ(job.guessers(0).name(), "draft");
+    EXPECT_EQ(job.draft().rank(), testing::RankOfStage(2, 3)) << "the last one";
+    EXPECT_GT(job.draft().weight_bytes(), 0u);
+    EXPECT_GT(job.draft().kv_bytes(), 0u);
     EXPECT_EQ(job.guessers(0).tried(), job.guessers(0).right());
   }
 }
@@ -113,10 +120,17 @@ TEST_F(DraftedJob, IsRefusedWithTheFirstTokenThatDiffers) {
   testing::TinyArchitectureOptions options = TinyArchitecture("qwen3");
   options.vocab = 300;
   const std::string other = WriteTinyArchitecture(dir_.File("other.gguf"), options);
-  EXPECT_THAT(testing::RunCluster(3, Job(model, other), Requests()).status(),
+  pb::ConfigureJob job = Job(model, other);
+  absl::Status refused = testing::RunCluster(3, job, Requests()).status();
+  EXPECT_THAT(refused,
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("other.gguf"), HasSubstr("token 299 is \""), HasSubstr(" in the model and \""),
                              HasSubstr("give a draft of the same family"))));
+  EXPECT_EQ(LostStage(refused), std::nullopt) << "the job's";
+  *job.mutable_fingerprints() = ToProto(OpenModel(model).value()->file->fingerprints());
+  refused = testing::RunCluster(3, job, Requests()).status();
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("token 299 is \"")));
+  EXPECT_EQ(LostStage(refused), 2) << "at a relaunch the draft's, without which the job goes on";
   EXPECT_THAT(
       testing::RunCluster(1, Job(model, model), Requests()).status(),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("needs a stage_worker beside those of the model")));
@@ -183,17 +197,46 @@ TEST_F(DraftTokens, AreRefusedWithTheFirstThatDiffers) {
   refused(other, absl::StrCat("and \"", own_.texts[290], "\" (not of plain text) in the draft"));
 }
 
+TEST(DraftTrace, NamesTheDraftsHost) {
+  JobPlan plan;
+  plan.stages.resize(1);
+  std::vector<pb::Hello> hellos(3);
+  hellos[2].set_host("n9");
+  EXPECT_THAT(TraceHeaderOf({}, plan, hellos).options, Contains(Pair("draft_host", "n9")));
+  hellos.pop_back();
+  EXPECT_THAT(TraceHeaderOf({}, plan, hellos).options, ::testing::IsEmpty());
+}
+
 TEST_F(DraftedJob, ItsLossNamesTheDraft) {
   const std::string model = Tiny("m.gguf", "qwen3", 1);
   pb::ConfigureJob job = Job(model, model);
   // Damaged on the way to the draft, which is the last of three stages.
-  const int rank = testing::RankOfStage(2, 3);
-  const FaultHook faults = [rank](Channel channel, int /*source*/, int destination, uint64_t index) -> Fault {
-    if (channel != Channel::kStep || destination != rank || index != 2) return {};
+  constexpr int kRank = testing::RankOfStage(2, 3);
+  const FaultHook faults = [](Channel channel, int /*source*/, int destination, uint64_t index) -> Fault {
+    if (channel != Channel::kStep || destination != kRank || index != 2) return {};
     return {.kind = Fault::Kind::kCorrupt, .offset = 20};
   };
-  EXPECT_THAT(testing::RunCluster(3, job, Requests(), faults).status(),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("the draft: ")));
+  const absl::Status lost = testing::RunCluster(3, job, Requests(), faults).status();
+  EXPECT_THAT(lost, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("the draft: ")));
+  EXPECT_EQ(LostStage(lost), 2);
+}
+
+// The class of the answers is fixed at a relaunch; the draft's tokens are none.
+TEST_F(DraftedJob, TheDraftsHostNeedsNotTheInstructionsThatTheAnswersAreComputedWith) {
+  const std::shared_ptr<const ModelDescription> model = OpenModel(Tiny("m.gguf", "qwen3", 1)).value();
+  pb::ConfigureJob job = Job(model->file->path(), model->file->path());
+  job.set_bf16_dot(true);
+  std::vector<pb::Hello> hosts;
+  for (const auto& [name, isa] : {std::pair("a", InstructionSet::kAvx512Bf16), std::pair("b", InstructionSet::kAvx2)}) {
+    pb::Hello& hello = hosts.emplace_back(MakeHello(pb::Hello::ROLE_STAGE, {isa}));
+    hello.set_host(name);
+    hello.set_rank(static_cast<int32_t>(hosts.size()));
+  }
+  const JobPlan plan = PlanJob(job, {hosts[0]}, *model, {.run_id = 1, .epoch = 1}).value();
+  ASSERT_TRUE(plan.bf16_dot);
+  const absl::StatusOr<JobPlan> draft = PlanDraft(job, plan, *model, hosts, *model, {.run_id = 1, .epoch = 2});
+  ASSERT_TRUE(draft.ok()) << draft.status();
+  EXPECT_FALSE(draft->bf16_dot);
 }
 
 }  // namespace

@@ -53,6 +53,17 @@ struct EngineTest : ::testing::Test {
     return request;
   }
 
+  // The same with guesses, of which the fourth is wrong: the job sends up to three rows ahead from now on.
+  ClusterRequest Guessing(ClusterRequest request) {
+    const testing::ClusterAnswer answer = testing::RunCluster(1, job_, {request}).value().answers[0];
+    for (const pb::SampledToken& token : answer.tokens) request.prediction.push_back(token.token());
+    request.prediction.at(3) ^= 1;
+    job_.set_speculate("suffix");
+    job_.set_guess_rows(4);
+    job_.set_micro_batches(4);
+    return request;
+  }
+
   std::vector<nlohmann::json> StepLog() const {
     std::vector<nlohmann::json> lines;
     std::istringstream text(testing::ReadFileOrDie(dir_.File("steps.jsonl")));
@@ -316,15 +327,19 @@ TEST_F(EngineTest, ATraceHoldsEveryMicroBatchWithTheSendsAndTheQueuesOfItsTime) 
 }
 
 TEST_F(EngineTest, ADamagedFrameIsALostStageAndNeverACrash) {
-  // Bytes of the header, of the checksum and of the framing; on the way between the stages and to the coordinator.
-  for (const size_t offset : {0u, 1u, 6u, 20u, 40u}) {
-    for (const Channel channel : {Channel::kStep, Channel::kResult}) {
-      const auto run = testing::RunCluster(2, job_, {Request(20, 8)}, [=](Channel c, int source, int, uint64_t index) {
-        const bool hit = c == channel && source > 0 && index == 2;
-        return hit ? Fault{.kind = Fault::Kind::kCorrupt, .offset = offset} : Fault{};
-      });
-      ASSERT_FALSE(run.ok()) << "offset " << offset;
-      EXPECT_THAT(run.status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("bad"))) << run.status();
+  // Bytes of the header, of the checksum and of the framing; on the way between the stages and to the coordinator; of
+  // known rows and of guessed ones.
+  for (const bool guesses : {false, true}) {
+    const ClusterRequest request = guesses ? Guessing(Request(20, 8)) : Request(20, 8);
+    for (const size_t offset : {0u, 1u, 6u, 20u, 40u}) {
+      for (const Channel channel : {Channel::kStep, Channel::kResult}) {
+        const auto run = testing::RunCluster(2, job_, {request}, [=](Channel c, int source, int, uint64_t index) {
+          const bool hit = c == channel && source > 0 && index == 2;
+          return hit ? Fault{.kind = Fault::Kind::kCorrupt, .offset = offset} : Fault{};
+        });
+        ASSERT_FALSE(run.ok()) << "offset " << offset;
+        EXPECT_THAT(run.status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("bad"))) << run.status();
+      }
     }
   }
 }
@@ -352,11 +367,14 @@ TEST_F(EngineTest, DelayedFramesChangeNothing) {
   requests[1].grammar = testing::Lists(3);  // whose next tokens are found out while a stage waits, or while it samples
   requests[1].stop_tokens = {319};
   const auto calm = testing::RunCluster(3, job_, requests);
+  requests[0] = Guessing(requests[0]);
   const auto delayed = testing::RunCluster(3, job_, requests, [](Channel c, int, int, uint64_t index) {
     return c == Channel::kStep && index % 3 == 0 ? Fault{.kind = Fault::Kind::kDelay, .delay_us = 5000} : Fault{};
   });
   ASSERT_TRUE(calm.ok() && delayed.ok()) << delayed.status();
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(calm->answers[i].Bits(), delayed->answers[i].Bits());
+  EXPECT_GT(delayed->statistics.guesses_right(), 0u);
+  EXPECT_GT(delayed->statistics.guesses_void(), 0u);
 }
 
 TEST_F(EngineTest, AStagesOwnErrorIsFinalAndNamesTheStage) {

@@ -108,6 +108,9 @@ TEST_F(SpeculatingJob, SaysWhatBecameOfItsGuesses) {
   EXPECT_EQ(job.decode_rows() + job.guesses_right(), static_cast<uint64_t>(kAnswerTokens) - 1);
   EXPECT_EQ(job.guesses_right() + job.guesses_void(), job.guesses());
   EXPECT_GT(job.void_s(), 0);
+  ASSERT_EQ(job.stages_size(), 2);
+  EXPECT_NEAR(job.stages(0).void_s() + job.stages(1).void_s(), job.void_s(), 1e-6);
+  for (const pb::StageSummary& stage : job.stages()) EXPECT_LE(stage.void_s(), stage.compute_s());
   ASSERT_EQ(job.guessers_size(), 1);
   EXPECT_EQ(job.guessers(0).name(), "draft") << "where a test's guesser stands";
   EXPECT_EQ(job.guessers(0).right(), job.guesses_right());

@@ -37,6 +37,14 @@ TEST(ClusterPlan, OneStageHasNoBubble) {
   EXPECT_NEAR(plan.decode.itl_s, (0.633e9 + 8.0 * 576 * 28 * 4096) / 40e9, 0.0005);
 }
 
+TEST(ClusterPlan, ALoneTokenTakesWhatThePlanOfOneSequenceSays) {
+  ClusterQuestion question = Question(1);
+  question.job.set_max_num_seqs(1);
+  EXPECT_NEAR(LoneTokenSeconds(question).value(), Plan(question).decode.itl_s, 1e-9);
+  question.profile.hosts[0].speeds.clear();
+  EXPECT_THAT(LoneTokenSeconds(question).status().message(), HasSubstr("nothing is known of the speed of host n0"));
+}
+
 TEST(ClusterPlan, ShortStepsWaitForTheCoordinator) {
   ClusterQuestion question = Question(1, "tiny/q8_0");
   question.load = {.prompt_tokens = 60, .output_tokens = 4};

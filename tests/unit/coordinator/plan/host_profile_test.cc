@@ -16,7 +16,7 @@ using Rounds = std::vector<std::vector<int>>;
 constexpr uint64_t kGib = uint64_t{1} << 30;
 
 HostProfile Measured() {
-  HostProfile profile = {.measured_at = "2026-11-22T16:00:00Z", .coordinator = 1};
+  HostProfile profile = {.measured_at = "2026-11-22T16:00:00Z", .coordinator = 1, .draft = 0};
   HostFacts first;
   first.name = "node1";
   first.slots = 2;
@@ -132,6 +132,7 @@ TEST(HostProfile, ThatIsWrongIsRefusedWithTheFileTheFieldAndWhatWasFound) {
       {sized(R"(4, "speeds": [{"stages": 1}])"), {"hosts[0].speeds[0].threads", "none"}},
       {with(R"("steps": [{"rows": 1, "sequences": 2}])"), {"hosts[0].steps[0].sequences", "found 2"}},
       {beside(R"("coordinator": "b")"), {"coordinator", "the name of a host", "\"b\""}},
+      {beside(R"("draft": "b")"), {"draft", "the name of a host", "\"b\""}},
       {beside(R"("link": {"latency_us": 1})"), {"link.bandwidth_gbit_s", "none"}},
       {beside(R"("links": [{"from": "a", "to": "c", "latency_us": 1, "bandwidth_gbit_s": 1}])"),
        {"links[0].to", "\"c\""}},

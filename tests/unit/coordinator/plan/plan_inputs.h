@@ -40,6 +40,7 @@ inline pb::ConfigureJob Job() {
   JobSettings settings;
   settings.policy = Policy::kInterleaved;
   settings.prefix_caching = false;
+  settings.speculate = Speculate::kOff;  // guesses need slots of their own
   SetJobSettings(settings, &job);
   return job;
 }

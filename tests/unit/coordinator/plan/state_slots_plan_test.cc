@@ -74,9 +74,30 @@ TEST(StateSlotsPlan, EachGuessedRowOfASequenceHasASlotBesideThem) {
   EXPECT_EQ(plan.state_slots, 8 + 7);
   EXPECT_EQ(Planned(Caching(job), hosts, *model).state_slots,
             PoolSizes(Caching(job), model->hyper, 7).Slots(static_cast<uint64_t>(plan.group_blocks[0])));
+  job.set_speculate("suffix");
   job.set_kv_cache_bytes(1);
   EXPECT_THAT(Refusal(job, hosts, absl::StatusCode::kResourceExhausted, *model),
               HasSubstr("of 8 sequences (`max_num_seqs`) and of 7 guessed rows (`speculate`) need"));
+}
+
+TEST(StateSlotsPlan, WhereTheseDoNotFitAutoGuessesNothing) {
+  const auto model = Model(kName);
+  const std::vector<pb::Hello> hosts = {StageOn("a", 64 * kGiB), StageOn("b", 64 * kGiB)};
+  pb::ConfigureJob job = Job();
+  job.set_speculate("auto");
+  for (const int64_t layers : {16, 16}) job.add_layer_split(layers);
+  const JobPlan with = Planned(job, hosts, *model);
+  EXPECT_EQ(with.most_guesses, 2);
+  job.set_kv_cache_bytes(8 * kStateBytes);  // of all layers, of which a stage has half
+  EXPECT_EQ(Planned(job, hosts, *model).most_guesses, 2);
+  job.set_kv_cache_bytes(4 * kStateBytes + 8 * kMiB);
+  const JobPlan without = Planned(job, hosts, *model);
+  EXPECT_EQ(without.most_guesses, 0);
+  EXPECT_EQ(without.state_slots, 8);
+  EXPECT_EQ(without.stages[0].most_guesses(), 0);
+  job.set_kv_cache_bytes(1);
+  EXPECT_THAT(Refusal(job, hosts, absl::StatusCode::kResourceExhausted, *model),
+              HasSubstr("of 8 sequences (`max_num_seqs`) need"));
 }
 
 TEST(StateSlotsPlan, GivenBytesCountThemWithTheBlocks) {

@@ -99,7 +99,7 @@ TEST(RowChart, IsAWellFormedPictureWhateverTheNumbersAre) {
   for (ScaleKind kind : {ScaleKind::kLinear, ScaleKind::kLog}) {
     RowChart chart = {.id = "rows", .title = "<rows>"};
     chart.axis.kind = kind;
-    chart.parts = {{"a", PartFill::kSolid}, {"b", PartFill::kLines}, {"c", PartFill::kDots}};
+    chart.parts = {{"a", PartFill::kSolid}, {"b", PartFill::kLines}, {"c", PartFill::kDots}, {"d", PartFill::kCrosses}};
     chart.marks = {{"m", MarkerShape::kStar, false, 0}, {"t", MarkerShape::kCircle, true, 0}};
     chart.join_marks = true;
     ExpectPicture(DrawRowChart(chart, true));
@@ -108,7 +108,7 @@ TEST(RowChart, IsAWellFormedPictureWhateverTheNumbersAre) {
       row.heading = std::string(300, 'w') + " and <more>";
       row.label = "a label that is much longer than its column <b>";
       row.note = std::string(200, 'n');
-      row.parts = {value, 1, value};
+      row.parts = {value, 1, value, 1};
       row.marks = {value, 2};
       row.low = value;
       row.high = 3;
@@ -259,6 +259,7 @@ TEST(SvgCanvas, MakesAWellFormedPictureOfEveryShape) {
   SvgCanvas canvas;
   canvas.DefinePattern("p", SvgCanvas::Pattern::kLines, "#000");
   canvas.DefinePattern("q", SvgCanvas::Pattern::kDots, "#000");
+  canvas.DefinePattern("r", SvgCanvas::Pattern::kCrosses, "#000");
   canvas.BeginTooltip("<&>\"");
   for (int shape = 0; shape < kMarkerShapes; ++shape) {
     canvas.Marker({10, 10}, static_cast<MarkerShape>(shape), "#123456", shape % 2 == 0, 4);

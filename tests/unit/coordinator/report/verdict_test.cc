@@ -220,6 +220,18 @@ TEST(Verdict, SplitsTheMeasuredBubbleIntoItsCauses) {
   EXPECT_NEAR(causes.uneven, 0.1, 1e-12);
   EXPECT_NEAR(causes.few, 0.15, 1e-12);
   EXPECT_NEAR(causes.links, 0.15, 1e-12);
+  EXPECT_EQ(causes.voids, 0);
+}
+
+TEST(Verdict, NamesWrongGuessesApartFromLinks) {
+  Points points = TwoShapes(2, 100, 110);
+  points[1].result.bubble = 0.4, points[1].result.bubble_floor = 0.05;
+  points[1].result.busy_s = 10, points[1].result.void_s = 6;  // of both stages' 20
+  const Judged judged(points);
+  const BubbleShares causes = *CausesOf(judged.cells[1]);
+  EXPECT_NEAR(causes.voids, 0.3, 1e-12);
+  EXPECT_NEAR(causes.links, 0.05, 1e-12);
+  EXPECT_THAT(judged.verdict.because, HasSubstr("because guesses that proved wrong took 30 % of the stages' time"));
 }
 
 TEST(Verdict, CallsNothingMeasuredThatWasSimulated) {
@@ -374,6 +386,10 @@ TEST(ReportTables, HaveTheCausesOfABubbleAsPredictedAndAsTheyCameOut) {
   const std::vector<std::vector<std::string>> rows = PredictionTable(PointersTo(cells)).rows;
   EXPECT_THAT(rows[rows.size() - 3], AllOf(Contains("\xE2\x80\x93 too few requests"), Contains("20 %")));
   EXPECT_THAT(rows.back(), AllOf(Contains("\xE2\x80\x93 links and coordinator"), Contains("7.0 %"), Contains("10 %")));
+  points[1].result.busy_s = 10, points[1].result.void_s = 1;  // of both stages' 20
+  const std::vector<SweepCell> guessing = SweepCells({{"", "", points}});
+  EXPECT_THAT(PredictionTable(PointersTo(guessing)).rows.back(),
+              AllOf(Contains("\xE2\x80\x93 wrong guesses"), Contains("5.0 %")));
 }
 
 TEST(ReportJson, HasTheVerdictAndTheNumbersOfEveryFigure) {

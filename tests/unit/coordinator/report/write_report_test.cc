@@ -149,6 +149,18 @@ TEST(ReportFigures, ShowTheTokensOfOneUserOverStagesMeasuredBesideSimulated) {
   EXPECT_THAT(Ids(FiguresOf(points)), Not(Contains("one-user"))) << "a flat line says nothing";
 }
 
+TEST(ReportFigures, ShowTheTimeOfWrongGuessesInTheBubble) {
+  std::vector<SweepPoint> points = OneUserSweep();
+  for (SweepPoint& point : points) point.result.void_s = point.config.acceptance > 0 ? 0.1 * point.result.busy_s : 0;
+  const auto bubble = [&] { return Find(FiguresOf(points), "bubble"); };
+  EXPECT_THAT(bubble().sentence, HasSubstr("due to links, wrong guesses and the coordinator"));
+  EXPECT_EQ(std::get<RowChart>(bubble().chart).parts.back().label, "wrong guesses");
+  EXPECT_THAT(bubble().page_svg, HasSubstr("; wrong guesses 2.5 %"));  // of four stages
+  std::erase_if(points, [](const SweepPoint& point) { return point.config.acceptance > 0; });
+  EXPECT_THAT(bubble().sentence, HasSubstr("due to links and the coordinator"));
+  EXPECT_EQ(std::get<RowChart>(bubble().chart).parts.size(), 3u);
+}
+
 // A rate that is too low and a time that is too long are the same error, though one ratio is below 1 and one above it.
 TEST(ReportPage, SaysHowFarMeasuredAndPredictedAreApart) {
   std::vector<SweepPoint> points = SyntheticSweep({.stages = {1}, .concurrency = {4}, .repetitions = 1});

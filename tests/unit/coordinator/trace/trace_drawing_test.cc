@@ -123,8 +123,8 @@ TEST(DrawTrace, NamesAndColoursStepsOfGuessesApart) {
     }
     EXPECT_EQ(event["args"].contains("guessed_rows"), event["args"]["micro_batch"] > 1);
   }
-  EXPECT_EQ(names, "decode|decode|guess|guess (void)|guess (void)|guess|decode|guess (void)|");
-  EXPECT_EQ(colours.size(), 3u);
+  EXPECT_EQ(names, "decode|decode|guess|guess (void)|guess (void)|guess|decode, guess|guess (void)|");
+  EXPECT_EQ(colours.size(), 4u);
   EXPECT_NE(colours["guess"], colours["guess (void)"]);
   EXPECT_NE(colours["guess"], colours["decode"]);
   EXPECT_THAT(LanesOfRequests(events)["request 7"], HasSubstr("decode 1000-7000")) << "no void row is a preemption";

@@ -230,6 +230,9 @@ TEST(VerifyRuns, AreWithAndWithoutGuesses) {
     } else {
       EXPECT_THAT(guesses, ElementsAre(VerifyRun::Guesses::kNone, VerifyRun::Guesses::kSent));
     }
+    for (const VerifyRun& run : RunsBeside({8}, job, {{}, 0, 100})) {
+      EXPECT_NE(run.guesses, VerifyRun::Guesses::kNone) << "one stage guesses nothing";
+    }
   }
 }
 

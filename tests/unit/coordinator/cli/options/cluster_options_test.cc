@@ -14,15 +14,16 @@
 #include "coordinator/cli/verb.h"
 #include "proto/engine.pb.h"
 #include "tests/testing/matchers.h"
+#include "tests/testing/models/tiny_architectures.h"
 #include "tests/testing/shared_data.h"
 
 namespace stagecoach {
 namespace {
 
-HyperParameters EightLayers() {
-  HyperParameters model;
-  model.layers.resize(8);
-  model.context = 1024;
+ModelDescription EightLayers() {
+  ModelDescription model;
+  model.hyper.layers.resize(8);
+  model.hyper.context = 1024;
   return model;
 }
 
@@ -61,6 +62,7 @@ struct ClusterOptionsTest : ::testing::Test {
 TEST_F(ClusterOptionsTest, ADraftNeedsSomebodyToAskItAndIsDoneWithoutWhereItCannotBeRead) {
   options.model = "model.gguf";
   options.draft_model = "/no/draft.gguf";
+  options.speculate = Speculate::kOff;
   EXPECT_THAT(UsageMessage(options), HasSubstr("--draft-model guesses only with --speculate auto or draft"));
   options.speculate = Speculate::kSuffix;
   EXPECT_THAT(UsageMessage(options), HasSubstr("but that is suffix"));
@@ -68,11 +70,30 @@ TEST_F(ClusterOptionsTest, ADraftNeedsSomebodyToAskItAndIsDoneWithoutWhereItCann
     options.speculate = speculate;
     options.draft_model = "/no/draft.gguf";
     EXPECT_EQ(JobOf(options).draft_model_path(), "");
-    options.draft_model = "dummy://tiny/q8_0";
-    EXPECT_EQ(JobOf(options).draft_model_path(), "dummy://tiny/q8_0");
   }
   options.draft_model.clear();
   EXPECT_THAT(UsageMessage(options), HasSubstr("--speculate draft guesses by --draft-model; give that too"));
+}
+
+TEST_F(ClusterOptionsTest, ADraftOfOtherTokensIsRefusedBeforeAnythingStarts) {
+  const testing::TempDir dir;
+  testing::TinyArchitectureOptions tiny = testing::TinyArchitecture("qwen3");
+  options.model = testing::WriteTinyArchitecture(dir.File("model.gguf"), tiny);
+  const std::shared_ptr<const ModelDescription> model = OpenModel(options.model).value();
+  options.speculate = Speculate::kDraft;
+  tiny.seed = 2;
+  options.draft_model = testing::WriteTinyArchitecture(dir.File("draft.gguf"), tiny);
+  EXPECT_EQ(MakeLaunchOptions(options, *model, Program()).value().job.draft_model_path(), dir.File("draft.gguf"));
+  tiny.vocab = 300;
+  options.draft_model = testing::WriteTinyArchitecture(dir.File("other.gguf"), tiny);
+  absl::Status refused = MakeLaunchOptions(options, *model, Program()).status();
+  EXPECT_EQ(ExitCodeOf(refused), ExitCode::kInputFile);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("--draft-model: '"), HasSubstr("other.gguf' cannot guess tokens of '"),
+                                       HasSubstr("token 299 is \""), HasSubstr("give a draft of the same family")));
+  options.draft_model = "dummy://tiny/q8_0";
+  refused = MakeLaunchOptions(options, *model, Program()).status();
+  EXPECT_EQ(ExitCodeOf(refused), ExitCode::kInputFile);
+  EXPECT_THAT(refused.message(), HasSubstr("--draft-model: the tokens of model and draft cannot be compared"));
 }
 
 TEST_F(ClusterOptionsTest, BecomeTheJobOfALaunch) {

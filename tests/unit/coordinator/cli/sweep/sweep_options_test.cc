@@ -153,6 +153,8 @@ TEST_F(SweepKeyTest, EveryOptionOfASweepGivesAnotherKeyOrHasAReason) {
       {"--wire-dtype", {"bf16"}},
       {"--kv-type", {"f32"}},
       {"--speculate", {"suffix", "auto"}},
+      {"--acceptance", {"0.5", "0.75"}},
+      {"--draft-model", {}, "is refused"},
       {"--stage-delay-us", {"100", "200"}},
       {"--emulate-link", {"latency=1ms", "latency=1.0001ms", "bandwidth=1Gbit", "bandwidth=1000001kbit"}},
       {"--kv-cache-memory", {"512M", "512001K"}},
@@ -203,6 +205,21 @@ TEST_F(SweepKeyTest, EveryOptionOfASweepGivesAnotherKeyOrHasAReason) {
                {"q4_0", SweptBy({"--load-format", "dummy", "--shape", "tiny", "--type", "q4_0"})},
                {"demo", SweptBy(Model())}},
               /*simulated=*/false);
+}
+
+TEST_F(SweepKeyTest, ADraftIsRefusedWithWhatToDoInstead) {
+  for (MakeVerb* make : {MakeSweepVerb, MakeSimulateVerb}) {
+    CLI::App app;
+    const std::unique_ptr<Verb> verb = make();
+    verb->AddOptions(&app);
+    EXPECT_THAT(app.help(), Not(HasSubstr("\n  --draft-model")));
+    try {
+      app.parse("--draft-model draft.gguf");
+      ADD_FAILURE() << "was taken";
+    } catch (const CLI::ParseError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("--draft-model: "), HasSubstr("by --acceptance how often")));
+    }
+  }
 }
 
 TEST_F(SweepKeyTest, FilesCountByTheirContent) {
@@ -299,6 +316,7 @@ TEST_F(SweepKeyTest, EveryOptionOfASimulationGivesAnotherKeyOrHasAReason) {
       {"--isa", {"scalar", "avx2"}},
       {"--split-by-cost", {"given"}},
       {"--plan", {file("plan")}},
+      {"--draft-model", {}, "is refused"},
       {"--policy", {"phases", "interleaved"}},
       {"--emulate-link", {"latency=1ms", "latency=2ms"}},
       {"--max-num-seqs", {"4", "5"}},

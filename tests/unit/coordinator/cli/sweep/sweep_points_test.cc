@@ -16,7 +16,7 @@ SweepPrediction PredictionOfLoad(const SweepConfig& point, const std::vector<Arr
   options.max_num_seqs = 32;
   options.model = "dummy://qwen3-0.6b/q8_0";
   const auto model = OpenModel(options.model).value();
-  const auto launch = MakeLaunchOptions(options, model->hyper, {.program = "/coordinator"}).value();
+  const auto launch = MakeLaunchOptions(options, *model, {.program = "/coordinator"}).value();
   return PredictPoint(point, requests, options, {}, /*own_probe=*/false, launch, model).value();
 }
 
@@ -45,7 +45,7 @@ struct KnownHostsTest : ::testing::Test {
   }
   LaunchOptions Launch(const std::string& hosts) {
     options.hosts = hosts;
-    return MakeLaunchOptions(options, model->hyper, {.program = "/coordinator"}).value();
+    return MakeLaunchOptions(options, *model, {.program = "/coordinator"}).value();
   }
   absl::StatusOr<SweepPrediction> Predicted(const std::string& hosts, int64_t stages) {
     options.stages = stages;

@@ -4,9 +4,11 @@
 #include "coordinator/guess/draft/draft_runner.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/counter_rng.h"
 #include "common/wire/frame.h"
+#include "coordinator/pipeline/roster.h"
 #include "stage_worker/kv/sequence_table.h"
 #include "stage_worker/kv/slot_table.h"
 #include "stage_worker/sample/sampling_tails.h"
@@ -25,6 +28,7 @@ namespace {
 
 constexpr int64_t kVocab = 40;
 constexpr TokenId kEndToken = 7;
+constexpr int64_t kManyTokens = 1000;
 
 TokenId DraftedBehind(absl::Span<const TokenId> history) {
   uint64_t mixed = history.size();
@@ -72,8 +76,10 @@ class ScriptedDraft : public Pipeline {
     table_.Commit(batch);
     slots_.Commit(batch);
     for (const SequenceId id : batch.free) tails_.erase(id);
+    for (const GrammarId id : batch.drop_grammars) grammars_.erase(id);
+    for (const GrammarDefinition& definition : batch.define_grammars) grammars_.insert(definition.id);
     for (const OpenSequence& open : batch.open) {
-      EXPECT_EQ(open.grammar, kNoGrammar);
+      EXPECT_TRUE(open.grammar == kNoGrammar || grammars_.contains(open.grammar));
       tails_.emplace(open.sequence, SamplingTail(open, std::nullopt, 1 + limits_.most_guesses));
     }
     result_ = StepResult{.number = batch.number};
@@ -117,6 +123,7 @@ class ScriptedDraft : public Pipeline {
   SequenceTable table_;
   SlotTable slots_;
   absl::flat_hash_map<SequenceId, SamplingTail> tails_;
+  std::set<GrammarId> grammars_;
   std::optional<StepResult> result_;
   int polled_ = 0, submitted_ = 0;
   int64_t rows_ = 0;
@@ -135,12 +142,17 @@ DraftRunner::Options SmallDraft() {
 // A request, its true tokens, and its guesser as the speculator treats it.
 class DraftedRequest {
  public:
-  DraftedRequest(DraftRunner* runner, std::vector<TokenId> prompt, std::vector<TokenId> stops = {}) : tokens_(prompt) {
+  DraftedRequest(DraftRunner* runner, std::vector<TokenId> prompt, std::vector<TokenId> stops = {},
+                 GrammarIds::Grammar* grammar = nullptr)
+      : tokens_(prompt) {
     SequenceSpec spec;
     spec.prompt = std::move(prompt);
     spec.stop_tokens = stops;
+    spec.max_new_tokens = kManyTokens;
     ends_ = std::move(stops);
-    guesser_ = runner->Open(Sequence(std::move(spec)));
+    Sequence sequence(std::move(spec));
+    sequence.grammar = grammar;
+    guesser_ = runner->Open(sequence);
     for (const TokenId token : tokens_) guesser_->Append(token);
   }
   void Confirm(TokenId token) {
@@ -214,6 +226,28 @@ TEST(DraftRunner, DrawsAsFarAheadAsItIsToldAndStops) {
   EXPECT_EQ(draft.rows(), 5 + 4 + 4) << "all behind a miss are drawn anew";
 }
 
+TEST(DraftRunner, DrawsSeldomWhereNobodyGuessesAndKeepsUpInChunks) {
+  ScriptedDraft draft(SmallDraft());
+  DraftRunner runner(&draft, SmallDraft());
+  runner.SetAhead(0);
+  DraftedRequest request(&runner, {1, 2, 3, 4, 5});
+  EXPECT_FALSE(request.guesser().rests()) << "it has no place yet";
+  size_t guesses = 0;
+  for (int64_t i = 0; i < 4 * DraftRunner::kRest; ++i) {
+    PollUntilQuiet(&runner, &draft);
+    guesses += request.ExpectItsOwnRun();
+    request.Confirm((DraftedBehind(request.tokens()) + i % 2) % kVocab);
+  }
+  EXPECT_EQ(guesses, 4u);
+  EXPECT_TRUE(request.guesser().rests());
+  EXPECT_EQ(draft.submitted(), 1 + 3 * 2) << "of at most 12 rows each";
+  runner.SetAhead(4);
+  EXPECT_FALSE(request.guesser().rests());
+  PollUntilQuiet(&runner, &draft);
+  EXPECT_EQ(request.ExpectItsOwnRun(), 4u);
+  EXPECT_EQ(draft.rows(), 5 + 4 * DraftRunner::kRest + 3);
+}
+
 struct DraftCase {
   const char* name;
   DraftRunner::Options options;
@@ -283,10 +317,10 @@ TEST(DraftRunner, GivesUpASequenceThatItCannotFollowAndGoesOnWithOthers) {
   ScriptedDraft draft(options);
   DraftRunner runner(&draft, options);
   std::mt19937_64 random(1);
-  DraftedRequest padded(&runner, {1, kVocab}), longer(&runner, RandomPrompt(&random, 24)), grows(&runner, {1, 2, 3});
+  DraftedRequest longer(&runner, RandomPrompt(&random, 24)), grows(&runner, {1, 2, 3});
   PollUntilQuiet(&runner, &draft);
   EXPECT_EQ(draft.open(), 1u);
-  EXPECT_EQ(padded.ExpectItsOwnRun() + longer.ExpectItsOwnRun(), 0u);
+  EXPECT_EQ(longer.ExpectItsOwnRun(), 0u);
   while (grows.tokens().size() < 30) {
     EXPECT_EQ(grows.ExpectItsOwnRun(), grows.tokens().size() <= 24 ? 1u : 0u) << grows.tokens().size();
     grows.Confirm(DraftedBehind(grows.tokens()));
@@ -300,26 +334,100 @@ TEST(DraftRunner, GivesUpASequenceThatItCannotFollowAndGoesOnWithOthers) {
   EXPECT_EQ(other.ExpectItsOwnRun(), 0u);
 }
 
+TEST(DraftRunner, TakesNoRequestWhoseTokensItCannotGuess) {
+  ScriptedDraft draft(SmallDraft());
+  DraftRunner runner(&draft, SmallDraft());
+  const auto is_taken = [&](std::vector<TokenId> prompt, std::vector<TokenId> output, int64_t max_new_tokens) {
+    SequenceSpec spec;
+    spec.prompt = std::move(prompt);
+    spec.output = std::move(output);
+    spec.max_new_tokens = max_new_tokens;
+    return runner.Open(Sequence(std::move(spec))) != nullptr;
+  };
+  EXPECT_TRUE(is_taken({1, 2}, {}, 3)) << "the second is guessed, and its row gives the third";
+  EXPECT_FALSE(is_taken({1, 2}, {}, 2));
+  EXPECT_TRUE(is_taken({1, 2}, {3, 4}, 5)) << "after a loss";
+  EXPECT_FALSE(is_taken({1, 2}, {3, 4}, 4));
+  EXPECT_FALSE(is_taken({1, kVocab}, {}, kManyTokens)) << "padding";
+  EXPECT_FALSE(is_taken({1, 2}, {kVocab}, kManyTokens));
+  PollUntilQuiet(&runner, &draft);
+  EXPECT_EQ(draft.rows(), 0);
+}
+
+// Whoever has an answer asks again where this grows: results of others are none of its business.
+TEST(DraftRunner, OnlyWhatIsDrawnForARequestChangesItsAnswers) {
+  ScriptedDraft draft(SmallDraft());
+  DraftRunner runner(&draft, SmallDraft());
+  runner.SetAhead(2);
+  DraftedRequest request(&runner, {1, 2, 3});
+  PollUntilQuiet(&runner, &draft);
+  const uint64_t version = request.guesser().version();
+  EXPECT_EQ(version, 2u);
+  DraftedRequest other(&runner, {4, 5, 6});
+  PollUntilQuiet(&runner, &draft);
+  EXPECT_EQ(other.ExpectItsOwnRun(), 2u);
+  EXPECT_EQ(request.guesser().version(), version);
+  request.Confirm(DraftedBehind(request.tokens()));
+  PollUntilQuiet(&runner, &draft);
+  EXPECT_EQ(request.guesser().version(), version + 1);
+}
+
+TEST(DraftRunner, ARequestWaitsForRoomForItsGrammarOnlyWhereNobodyHasThat) {
+  GrammarIds grammars;  // the job's
+  GrammarIds::Grammar* const large = grammars.Add(std::string(kMaxDefinitionBytes, 'a'));
+  GrammarIds::Grammar* const other = grammars.Add(std::string(kMaxDefinitionBytes - 9, 'b'));
+  GrammarIds::Grammar* const small = grammars.Add(std::string(10, 'c'));
+  DraftRunner::Options options = SmallDraft();
+  options.sequences = 5;
+  ScriptedDraft draft(options);
+  DraftRunner runner(&draft, options);
+  DraftedRequest first(&runner, {1}, {}, large), second(&runner, {2}, {}, other), third(&runner, {3}, {}, large);
+  PollUntilQuiet(&runner, &draft);
+  EXPECT_EQ(draft.open(), 3u);
+  auto fourth = std::make_unique<DraftedRequest>(&runner, std::vector<TokenId>{4}, std::vector<TokenId>{}, small);
+  DraftedRequest fifth(&runner, {5});
+  PollUntilQuiet(&runner, &draft);
+  EXPECT_EQ(draft.open(), 3u);
+  fourth.reset();
+  PollUntilQuiet(&runner, &draft);
+  EXPECT_EQ(draft.open(), 4u);
+  EXPECT_EQ(fifth.ExpectItsOwnRun(), 1u);
+}
+
 // A pipeline whose results are not of what it was given.
 class WrongDraft : public ScriptedDraft {
  public:
-  using ScriptedDraft::ScriptedDraft;
+  WrongDraft(const DraftRunner::Options& options, std::function<void(StepResult*)> change)
+      : ScriptedDraft(options), change_(std::move(change)) {}
   absl::StatusOr<std::optional<StepResult>> Poll() override {
     auto result = ScriptedDraft::Poll();
-    if (result->has_value()) (*result)->sampled.at(0).position += 1;
+    if (result->has_value()) change_(&**result);
     return result;
   }
+
+ private:
+  const std::function<void(StepResult*)> change_;
 };
 
-TEST(DraftRunner, TakesAResultOfSomethingElseForALoss) {
-  WrongDraft draft(SmallDraft());
-  DraftRunner runner(&draft, SmallDraft());
-  DraftedRequest request(&runner, {1, 2, 3});
-  ASSERT_TRUE(runner.Poll().ok());
-  EXPECT_THAT(runner.Poll().status(),
-              testing::StatusIs(absl::StatusCode::kUnavailable,
-                                HasSubstr("a token of sequence 1 for position 4, expected one of sequence 1 for "
-                                          "position 3")));
+TEST(DraftRunner, TakesAResultOfSomethingElseForALossOfTheDraft) {
+  const auto refused = [](std::function<void(StepResult*)> change, const std::string& why) {
+    DraftRunner::Options options = SmallDraft();
+    options.stage = 4;
+    WrongDraft draft(options, std::move(change));
+    DraftRunner runner(&draft, options);
+    DraftedRequest request(&runner, {1, 2, 3});
+    ASSERT_TRUE(runner.Poll().ok());
+    const absl::Status status = runner.Poll().status();
+    EXPECT_THAT(status, testing::StatusIs(absl::StatusCode::kUnavailable,
+                                          AllOf(HasSubstr("the draft: it sent a result"), HasSubstr(why))));
+    EXPECT_EQ(LostStage(status), 4) << "so that it is counted";
+  };
+  refused([](StepResult* result) { ++result->number; }, "of micro-batch 1");
+  refused([](StepResult* result) { result->sampled.clear(); }, "it lacks the token of sequence 1");
+  refused([](StepResult* result) { ++result->sampled.at(0).position; },
+          "a token of sequence 1 for position 4, expected one of sequence 1 for position 3");
+  refused([](StepResult* result) { result->sampled.push_back({.sequence = 2, .position = 9}); },
+          "a token of sequence 2 too many");
 }
 
 TEST(DraftRunner, MeasuresTheTimeOfAGuess) {

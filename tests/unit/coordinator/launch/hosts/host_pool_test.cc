@@ -273,6 +273,49 @@ TEST_F(HostPoolTest, ThisHostIsHeldToTheSameBits) {
   EXPECT_THAT(pool.DescribeLeftOut(), HasSubstr("here: it has avx2 and not the BF16 dot that this job began with"));
 }
 
+// No answer is computed on a host that is the draft's alone.
+TEST_F(HostPoolTest, TheDraftsHostIsNotHeldToTheBitsOfTheAnswers) {
+  plan_.hosts[1].slots.draft = true;
+  for (const char* host : {"a", "s"}) Answers(host, {InstructionSet::kAvx2, InstructionSet::kAvx512Bf16});
+  Answers("b", {InstructionSet::kAvx2});
+  plan_.stages = 1;
+  HostPool pool(&plan_, kPatience);
+  Ask(&pool);
+  EXPECT_FALSE(pool.SpareLacksBf16Dot());
+  pb::ConfigureJob job;
+  job.set_bf16_dot(true);
+  Ask(&pool, /*again=*/false, job);
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, the draft on b");
+  plan_.hosts[1] = {.slots = {.name = "localhost", .draft = true}, .here = true};
+  HostPool other(&plan_, kPatience, {InstructionSet::kAvx2});
+  Ask(&other, /*again=*/false, job);
+  EXPECT_FALSE(other.SpareLacksBf16Dot());
+  EXPECT_EQ(other.Place().Describe(), "1 on a, the draft on localhost");
+  plan_.hosts.push_back({.slots = {.name = "localhost"}, .here = true});
+  HostPool shared(&plan_, kPatience, {InstructionSet::kAvx2});
+  Ask(&shared);
+  EXPECT_TRUE(shared.SpareLacksBf16Dot()) << "it has stages, too";
+}
+
+TEST_F(HostPoolTest, ARelaunchDoesNotWaitLongForTheDraftsHost) {
+  plan_.hosts[1].slots.draft = true;
+  for (const char* host : {"a", "b", "s"}) Answers(host);
+  plan_.stages = 1;
+  HostPool pool(&plan_, /*patience=*/absl::Minutes(10));
+  Ask(&pool);
+  EXPECT_EQ(pool.Place().Describe(), "1 on a, the draft on b");
+  Does("b", "exec sleep 60");
+  pool.Ask(/*again=*/true, {});
+  pool.Advance(absl::Seconds(4));  // as others have
+  for (int i = 0; i < 2000 && pool.asking(); ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+    pool.Advance(absl::ZeroDuration());
+  }
+  ASSERT_FALSE(pool.asking());
+  EXPECT_THAT(pool.News(), ElementsAre(HasSubstr("host b is left out: it did not answer")));
+  EXPECT_EQ(pool.Place().Describe(), "1 on a");
+}
+
 TEST_F(HostPoolTest, ClearsItsHostsAtTheEnd) {
   for (const char* host : {"a", "b", "s"}) Answers(host);
   {

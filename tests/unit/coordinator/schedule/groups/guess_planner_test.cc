@@ -32,6 +32,8 @@ class GuessingUsers {
   }
 
   void Set(const GroupChoice& choice) { choice_ = choice; }
+  // A row of the user takes so much longer at every stage, as those of a long context do.
+  void Deepen(size_t user, double more_us) { users_[user].more_us = more_us; }
   // What the planner is told; by default the truth.
   void Pretend(const std::vector<double>& acceptance) { pretended_ = acceptance; }
 
@@ -76,7 +78,7 @@ class GuessingUsers {
 
  private:
   struct User {
-    double right = 0;
+    double right = 0, more_us = 0;
     int64_t tokens = 0, begin = 0, rights = 0;
     int32_t in_flight = 0;
     std::deque<bool> guesses;  // for the positions from `tokens` on: whether they are right
@@ -116,7 +118,9 @@ class GuessingUsers {
       for (; !ready_.empty() && batch.size() < left; ready_.pop_front()) Send(ready_.front(), /*guess=*/false, &batch);
       if (places > 0) AddGuesses(share, &batch);
       if (batch.empty()) return;
-      pipeline_->Submit(static_cast<int64_t>(batch.size()));
+      double more_us = 0;
+      for (const Row& row : batch) more_us += users_[row.user].more_us;
+      pipeline_->Submit(static_cast<int64_t>(batch.size()), more_us);
       batches_.push_back(std::move(batch));
     }
   }
@@ -315,6 +319,60 @@ TEST(GuessPlanner, WhoDoesNotGuessLosesNothingBesideOneWhoDoes) {
   }
 }
 
+// Rows of a long context take half as much again. Micro-batches keep their order, so the loop of all is that of the
+// longest rows, with guesses and without.
+TEST(GuessPlanner, WhoDoesNotGuessLosesNothingByTheLongerContextsOfThoseWhoDo) {
+  struct Case {
+    std::vector<double> acceptance, more_us;
+    double last, most;  // of the last stage's time; of the first user's time without guesses
+  };
+  const std::vector<Case> cases = {{{0.8, 0}, {500, 0}, 1, 0.6},
+                                   {{0.8, 0}, {0, 500}, 1, 0.6},
+                                   {{0.8, 0}, {500, 0}, 2, 1.03},
+                                   {{0.8, 0.8, 0, 0}, {500, 500, 0, 0}, 1, 1.03}};
+  for (const auto& [acceptance, more_us, last, most] : cases) {
+    for (const double hop_us : {10.0, 220.0}) {  // with the longer ones there is time for one row more
+      for (const double row_us : {1.0, 1000.0}) {
+        const double fixed_us = 1001 - row_us;
+        const std::vector<MadeUpStage> stages = Stages({fixed_us, fixed_us, fixed_us, last * fixed_us}, row_us);
+        MadeUpPipeline pipeline(stages, hop_us, 0, 0.02), without(stages, hop_us, 0, 0.02);
+        GroupPlanner planner = PlannerOf(pipeline, 4);
+        GuessingUsers users(&pipeline, acceptance), others(&without, acceptance);
+        for (size_t user = 0; user < more_us.size(); ++user) {
+          users.Deepen(user, more_us[user]);
+          others.Deepen(user, more_us[user]);
+        }
+        users.Run(400, &planner);
+        users.Run(4000, &planner);
+        others.Set({.groups = static_cast<int32_t>(acceptance.size())});
+        others.Run(4000);
+        const size_t other = acceptance.size() - 1;
+        const auto at = ::testing::PrintToString(std::vector{more_us[0], more_us[1], hop_us, row_us, last});
+        EXPECT_LT(users.UsAToken(other), others.UsAToken(other) * 1.03) << at;
+        EXPECT_LT(users.UsAToken(0), others.UsAToken(0) * most) << at;
+      }
+    }
+  }
+}
+
+// What a row costs beside another one: from trying it, unless prompts have told before; and for good.
+TEST(GuessPlanner, RowsThatCostAsMuchAsReadingShareAMicroBatchOnceAtMost) {
+  for (const bool prompt : {false, true}) {
+    MadeUpPipeline pipeline(Stages({10, 10, 10, 10}, 1000), 10);
+    GroupPlanner planner = PlannerOf(pipeline, 4);
+    const std::vector<StageTimes> times(4, {.start_us = 0, .end_us = 32'000});
+    if (prompt) planner.Confirmed({0, 32, 1, 130'000, times});
+    GuessingUsers users(&pipeline, {0.8, 0});
+    users.Set({.groups = 2});
+    for (int i = 0; i < 20; ++i) {
+      users.Run(400, &planner);
+      EXPECT_EQ(users.choice(), (GroupChoice{.groups = 2, .guess_places = 4, .guess_rows = 3, .shares_from = 13})) << i;
+    }
+    EXPECT_EQ(users.changes(), prompt ? 1 : 2)
+        << "to guesses" << (prompt ? "" : ", through one group for a trip or two");
+  }
+}
+
 TEST(GuessPlanner, GuessesThatAreAlwaysWrongCostNothingThatShows) {
   for (const std::vector<double>& fixed_us : {std::vector<double>{1000, 1000, 1000, 1000}, {1000, 1000, 1000, 2000}}) {
     MadeUpPipeline pipeline(Stages(fixed_us), 10), without(Stages(fixed_us), 10);
@@ -353,6 +411,17 @@ TEST(GuessPlanner, AGivenNumberOfGroupsLeavesItsIdleTimeToGuesses) {
   GuessingUsers users(&pipeline, {0.75, 0.75});
   users.Run(2000, &planner);
   EXPECT_EQ(users.choice(), (GroupChoice{.groups = 2, .guess_places = 4, .guess_rows = 2, .shares_from = 12}));
+}
+
+// What counts is micro-batches in flight, however many sequences are in one.
+TEST(GuessPlanner, EightInOneGroupFillTheStagesThatItLeavesIdle) {
+  MadeUpPipeline pipeline(Stages({1000, 1000, 1000, 1000}), 10);
+  GroupPlanner planner = PlannerOf(pipeline, 4, {}, {.guess_rows = 16, .groups = 1});
+  GuessingUsers users(&pipeline, std::vector<double>(8, 0.75));
+  users.Run(4000, &planner);
+  EXPECT_EQ(users.choice(), (GroupChoice{.groups = 1, .guess_places = 4, .guess_rows = 4, .shares_from = 12}));
+  users.Run(4000, &planner);
+  EXPECT_LT(users.MeanUs(), 4050 / 1.8);
 }
 
 // Two rows in a micro-batch of experts read half as much again as one.
@@ -404,6 +473,23 @@ TEST(GuessPlanner, StagesThatShareAHostGuessOnceATrialHasShownThatTheyGain) {
   user.Run(1000, &planner);
   EXPECT_EQ(user.choice().guess_rows, 2);
   EXPECT_LT(user.UsAToken(0), 2030 * 0.7);
+}
+
+// Steps are so short that a host's few cores have more to do with sending them than with computing.
+TEST(GuessPlanner, StagesThatShareAHostStopWhereATrialHasShownThatHopsBecomeSlow) {
+  for (const double right : {0.125, 0.5}) {
+    MadeUpPipeline pipeline(Stages({70, 70}, 1, /*one_host=*/true), 50, 0.1, 0.1);
+    pipeline.CrowdHops(60);
+    MadeUpPipeline without = pipeline;
+    GroupPlanner planner = PlannerOf(pipeline, 2);
+    GuessingUsers user(&pipeline, {right}), other(&without, {right});
+    other.Set({.groups = 1});
+    user.Run(16000, &planner);
+    other.Run(16000);
+    EXPECT_GT(user.guesses(), 0);
+    EXPECT_LT(user.guesses(), 16000 / 100);
+    EXPECT_LT(user.UsAToken(0), other.UsAToken(0) / 0.99);
+  }
 }
 
 TEST(GuessPlanner, StepsThatUseNoCoreAreInNobodysWay) {

@@ -44,6 +44,8 @@ class MadeUpPipeline {
   }
   double now_us() const { return now_us_; }
   void SlowDown(double factor) { factor_ = factor; }
+  // By which a hop takes longer for each other micro-batch in flight: what moves them has few cores.
+  void CrowdHops(double us) { crowd_us_ = us; }
 
   struct InFlight {
     int64_t rows;
@@ -52,20 +54,21 @@ class MadeUpPipeline {
     std::vector<StageTimes> times;
   };
 
-  // Sends a group of so many rows in.
-  void Submit(int64_t rows) {
+  // Sends a group of so many rows in, which take so much longer at every stage.
+  void Submit(int64_t rows, double more_us = 0) {
     InFlight flight{rows, static_cast<int32_t>(in_flight_.size() + 1), now_us_, 0, {}};
-    double at = now_us_ + hop_us_;
+    const double hop_us = hop_us_ + crowd_us_ * static_cast<double>(in_flight_.size());
+    double at = now_us_ + hop_us;
     for (size_t s = 0; s < stages_.size(); ++s) {
       const double begin = std::max(at, free_us_[s]);
-      const double end = begin + StepUs(s, rows, begin);
+      const double end = begin + StepUs(s, rows, begin) + more_us;
       flight.times.push_back({.stage = static_cast<int32_t>(s),
                               .received_us = static_cast<int64_t>(at),
                               .start_us = static_cast<int64_t>(begin),
                               .end_us = static_cast<int64_t>(end)});
       free_us_[s] = end;
       busy_[s] = {begin, end};
-      at = end + hop_us_;
+      at = end + hop_us;
     }
     flight.result_us = at;
     in_flight_.push(std::move(flight));
@@ -106,7 +109,7 @@ class MadeUpPipeline {
   std::vector<double> free_us_;
   std::vector<std::pair<double, double>> busy_;  // [stages] the last step
   double now_us_ = 1000;
-  double factor_ = 1;
+  double factor_ = 1, crowd_us_ = 0;
   uint64_t draws_ = 0;
   std::queue<InFlight> in_flight_;
 };

@@ -398,6 +398,21 @@ TEST(ClusterJson, SaysEverythingOfACluster) {
             R"({"from":1,"to":"coordinator","us":250,"bytes":5000}]})");
 }
 
+TEST(ClusterJson, ADraftIsAProcessWithItsGuesses) {
+  SessionStatus status = SampleStatus();
+  EXPECT_FALSE(ClusterJson(status, {}).contains("draft"));
+  *status.ready.mutable_draft() = SampleStage(0);
+  *status.engine.mutable_statistics()->mutable_draft() = SampleStage(0);
+  status.engine.mutable_statistics()->mutable_draft()->set_resident_bytes(4600);
+  pb::GuesserStatistics* guesser = status.statistics.add_guessers();
+  guesser->set_name("draft");
+  guesser->set_tried(20);
+  guesser->set_right(12);
+  EXPECT_EQ(CompactJson(ClusterJson(status, {})["draft"]),
+            R"({"rank":2,"host":"alpha","pid":100,"threads":2,"isa":"avx2","weight_bytes":1000,"kv_bytes":2000,)"
+            R"("scratch_bytes":300,"resident_bytes":4600,"guesses":20,"guesses_right":12})");
+}
+
 TEST(ClusterJson, BeforeTheFirstJobThereIsOnlyItsProgress) {
   SessionStatus status;
   status.progress.set_bytes_loaded(5);
