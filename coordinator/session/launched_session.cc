@@ -162,6 +162,9 @@ absl::Status LaunchedSession::OnHostsAsked() {
 
 // A draft where, and only where, the job has one.
 Placement LaunchedSession::WithDraft(Placement placement) {
+  if (placement.stages() == 1 && !job().draft_model_path().empty()) {
+    LeaveDraftOut("one stage waits for no other, so nothing is guessed");
+  }
   if (placement.draft() == nullptr && !job().draft_model_path().empty()) {
     LeaveDraftOut(absl::StrCat("the host of the draft is left out (", hosts_.DescribeLeftOut(), ")"));
   } else if (placement.draft() != nullptr && job().draft_model_path().empty()) {

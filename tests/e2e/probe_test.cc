@@ -93,8 +93,8 @@ TEST(Doctor, FindsThatAJobWouldRunHere) {
 }
 
 TEST(Doctor, LooksAtTheDraftToo) {
-  const std::string found = CoordinatorOut(WordsOf("doctor -m MODEL --pp 1 -t 1 --draft-model MODEL"));
-  EXPECT_THAT(found, AllOf(HasSubstr("layers, tokens as the model's\n"), HasSubstr(": 1 stage and the draft, "),
+  const std::string found = CoordinatorOut(WordsOf("doctor -m MODEL --pp 2 -t 1 --draft-model MODEL"));
+  EXPECT_THAT(found, AllOf(HasSubstr("layers, tokens as the model's\n"), HasSubstr(": 2 stages and the draft, "),
                            ContainsRegex("ok       the draft on [^:]*: sees the same file\n"),
                            HasSubstr("every stage sees the same file"), HasSubstr("the draft's weights fit on ")));
   EXPECT_THAT(CoordinatorOut(WordsOf("doctor -m MODEL --pp 1 -t 1 --draft-model /nowhere/draft.gguf")),

@@ -62,5 +62,11 @@ TEST_F(Quoting, EndsAtAStopStringWithinAGuessAsWithoutGuesses) {
       << "some were in flight at the end";
 }
 
+TEST_F(Quoting, OneStageHasNoDraft) {
+  EXPECT_THAT(
+      Coordinator({"generate", "-m", model_, "--raw", "-p", text_, "-n", "3", "--draft-model", model_}),
+      EndsWithCode(0, HasSubstr("one stage waits for no other, so nothing is guessed; the job goes on without")));
+}
+
 }  // namespace
 }  // namespace stagecoach::testing

@@ -85,13 +85,13 @@ std::optional<GuessPlanner::Option> GuessPlanner::Best(const Load& load, double 
 GroupChoice GuessPlanner::Choose(const Load& load, int64_t results) {
   without_us_ = costs_->LoopUs(load.decoding, load.groups, RoundedUp(load.decoding, load.groups));
   const double without_us = without_us_ * static_cast<double>(load.decoding);
-  double below_us = without_us * (1 - kGain);
+  double below_us = without_us * (1 - margin() - kGain);
   if (now_.has_value()) {
     GroupChoice same = *now_;
     same.groups = load.pinned ? load.groups : static_cast<int32_t>(std::min<int64_t>(same.groups, load.decoding));
     const std::optional<Option> now = OptionOf(load, same, GroupCosts::Beside::kKnown);
     now_.reset();
-    if (now.has_value() && now->sum_us <= without_us) {
+    if (now.has_value() && now->sum_us <= without_us * (1 - margin())) {
       now_ = now->choice;
       below_us = now->sum_us * (1 - kChange);
     }
@@ -106,7 +106,7 @@ GroupChoice GuessPlanner::Choose(const Load& load, int64_t results) {
 bool GuessPlanner::BeginHunch(const Load& load, int64_t results) {
   if (!costs_->shares_hosts() || results < next_hunch_) return false;
   const double without_us = without_us_ * static_cast<double>(load.decoding);
-  const std::optional<Option> best = Best(load, without_us * (1 - kGain), GroupCosts::Beside::kAlone);
+  const std::optional<Option> best = Best(load, without_us * (1 - margin() - kGain), GroupCosts::Beside::kAlone);
   if (!best.has_value()) return false;
   now_ = best->choice;
   const int32_t places = now_->guess_places;
