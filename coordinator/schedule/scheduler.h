@@ -16,7 +16,8 @@
 //
 // Admission
 //   Order      by class, then tenant share, then arrival (waiting_queue.h). Nobody overtakes the head, even if it lacks
-//              blocks or is preempted and drains. Two kinds stand aside and may be overtaken: Grammars, Leaders.
+//              blocks or is preempted and drains. Only who lacks room for its grammar, or waits for its leader, stands
+//              aside, and others go first (below: Grammars, Leaders).
 //   Needs      blocks for all known tokens plus one, beyond what running sequences were promised: a prefilling one its
 //              remaining prompt, a decoding one kGrowthHeadroomBlocks (or what it can still use, if less). A sequence
 //              admitted into the last free blocks would soon be preempted and computed again.
@@ -210,7 +211,7 @@ class Scheduler {
   int32_t guess_places() const { return guess_places_; }
 
   bool HasUnfinished() const { return !sequences_.empty(); }
-  // Known tokens of the sequences that wait; those that stand aside are not counted.
+  // Known tokens of the sequences that wait in turn, so not of those that stand aside.
   int64_t waiting_tokens() const { return waiting_rows_; }
   int64_t waiting() const { return queue_.waiting(); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
@@ -374,8 +375,8 @@ class Scheduler {
   std::map<SequenceRank, Sequence*> running_;
   std::map<SequenceRank, Sequence*> prompts_;  // the running ones with prompt rows to hand out
 
-  // Sequences that stand aside, by group and order of arrival. A group waits until its leader's prompt is handed out;
-  // kLacksGrammarRoom waits until a grammar loses its last follower.
+  // Sequences that stand aside, by what they wait for and order of arrival: a group of equal prompts for its leader's
+  // prompt to be handed out, kLacksGrammarRoom for a grammar to lose its last follower.
   Siblings siblings_;
   absl::flat_hash_map<uint64_t, int32_t> leaders_;  // of each group: how many
   // With states: of each full block of a prompt that waits, by its hash, how many wait.

@@ -18,8 +18,8 @@
 //          class of GuessShares from which on sequences guess.
 // Bound    Nobody's token takes longer than kMostLoss more than without guesses.
 // Change   Guesses begin where they gain kGain, go on while they lose nothing, and go over to another choice that
-//          gains kChange against it. Where stages share a host, both want kSharedGain - kGain more: what else a host
-//          does moves times apart by a tenth from one minute to the next, and no two choices are seen side by side.
+//          gains kChange against it. Where stages share a host, both want kSharedGain - kGain more: times there
+//          differ by a tenth from one minute to the next, and no two choices are ever seen side by side.
 // Hunch    Stages that share a host are taken to be in each other's way until it is known (group_costs.h), so that they
 //          never guess. Where it would pay if they were not, it is tried for kHunchLoops trips, then after twice as
 //          many results: two stages on two NUMA nodes gain as those of two hosts do.
